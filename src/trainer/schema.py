@@ -1,0 +1,166 @@
+"""Every setting of a run, one class a section of the run file. No torch, no dataclasses: read at every start."""
+
+from trainer.settings import Section, setting
+
+PRECISIONS = ("auto", "fp64", "fp32", "bf16", "fp16")
+
+
+class Run(Section):
+    """What is run, where it is kept and for how long."""
+
+    folder: str = setting("runs/default", "run folder: checkpoints, metrics, prepared data; resumed when it exists")
+    seed: int = setting(0, "seed of weights, data order and dropout", minimum=0)
+    steps: int = setting(0, "updates to train; 0: as many as `epochs` give", minimum=0)
+    epochs: int = setting(1, "passes over the training data, when `steps` is 0", minimum=1)
+    device: str = setting("auto", "auto (cuda if there is one, else cpu), cpu, cuda")
+    resume: str = setting(
+        "auto",
+        "auto: from the newest whole checkpoint if there is one; must: refuse to start without; "
+        "never: refuse a folder that holds a run; or the path of a checkpoint",
+    )
+    threads: int = setting(0, "CPU threads per rank; 0: cores of this node / ranks on this node", minimum=0)
+
+
+class Model(Section):
+    """What is trained: a built-in model sized here, or your own."""
+
+    kind: str = setting("gpt", "built-in model", choices=("gpt", "mlp"))
+    build: str = setting("", "your own model: `file.py:function` or `package.module:function`, called with `options`")
+    loss: str = setting("", "your own loss: `file.py:function`, loss(model, batch) -> (sum, count)")
+    options: dict[str, object] = setting({}, "keyword arguments of your `build` function (a table)")
+    layers: int = setting(4, "gpt: blocks; mlp: hidden layers", minimum=1)
+    width: int = setting(256, "gpt: model width; mlp: hidden width", minimum=1)
+    heads: int = setting(4, "gpt: query heads", minimum=1)
+    kv_heads: int = setting(0, "gpt: key/value heads (grouped-query attention); 0: as many as `heads`", minimum=0)
+    hidden: int = setting(0, "gpt: width inside the SwiGLU; 0: 8/3 of `width`, rounded up to 32", minimum=0)
+    vocabulary: int = setting(0, "gpt: size of the vocabulary; 0: what the tokenizer needs", minimum=0)
+    tied: bool = setting(False, "gpt: the output layer shares the embedding's weights")
+    qk_norm: bool = setting(False, "gpt: RMSNorm on queries and keys")
+    bigram: int = setting(0, "gpt: rows of a hashed table of token-pair embeddings; 0: none", minimum=0)
+    rope_base: float = setting(10000.0, "gpt: base of the rotary positions", above=0)
+    dropout: float = setting(0.0, "probability of dropout", minimum=0)
+    inputs: int = setting(0, "mlp: width of a sample", minimum=0)
+    classes: int = setting(0, "mlp: number of classes", minimum=0)
+
+
+class Data(Section):
+    """What it is trained on. One of `text`, `jsonl`, `dataset`."""
+
+    text: list[str] = setting(
+        [], "text files, globs or folders, a document each; `python:stdlib` is the interpreter's own library"
+    )
+    jsonl: list[str] = setting([], "JSON-lines files or globs, a document a line")
+    field: str = setting("text", "jsonl: the field that holds the text, or a list of token ids")
+    dataset: str = setting("", "your own data: `file.py:Name`, a map-style torch Dataset (class, function or object)")
+    options: dict[str, object] = setting({}, "keyword arguments of your `dataset` (a table)")
+    tokenizer: str = setting("bytes", "bytes (256 values + end of document), ids (already numbers), or a tokenizer.json")
+    sequence: int = setting(256, "tokens per sample", minimum=1)
+    mask_documents: bool = setting(False, "attention does not cross the documents packed into one sample")
+    validation: list[str] = setting([], "validation files, read like `text` or `jsonl`; empty: split off by `holdout`")
+    holdout: int = setting(10, "every n-th document is validation; 0: no validation", minimum=0)
+    shuffle: bool = setting(True, "a new order each epoch; false: the order of the files")
+    workers: int = setting(0, "loader processes per rank, for your own dataset", minimum=0)
+    cache: str = setting("", "folder of prepared token files; empty: inside the run folder")
+
+
+class Batch(Section):
+    """Sizes of one update. Global: they do not change with the number of ranks."""
+
+    size: int = setting(0, "samples per update over all ranks; 0: from `tokens`, else 32", minimum=0)
+    tokens: int = setting(0, "the same in tokens (a multiple of data.sequence)", minimum=0)
+    micro: int = setting(0, "samples per forward on one rank; 0: all of the rank's share at once", minimum=0)
+    last: str = setting("keep", "a shorter batch at the end of an epoch: keep it (weighted right) or drop it",
+                        choices=("keep", "drop"))  # fmt: skip
+
+
+class Optim(Section):
+    """How weights are updated."""
+
+    name: str = setting("adamw", "optimizer; muon: Muon for matrices, AdamW for the rest",
+                        choices=("adamw", "sgd", "muon"))  # fmt: skip
+    build: str = setting("", "your own: `file.py:function`, called with (model, config.optim)")
+    lr: float = setting(1e-3, "peak learning rate", above=0)
+    matrix_lr: float = setting(0.02, "muon: peak learning rate of the matrices", above=0)
+    betas: list[float] = setting([0.9, 0.95], "adamw: decay of the two moments")
+    eps: float = setting(1e-8, "adamw: added to the root of the second moment", above=0)
+    momentum: float = setting(0.0, "sgd and muon: momentum", minimum=0)
+    weight_decay: float = setting(0.0, "decoupled decay; of matrices only, never of norms, biases and embeddings",
+                                  minimum=0)  # fmt: skip
+    clip: float = setting(1.0, "largest global gradient norm; 0: no clipping", minimum=0)
+    schedule: str = setting("cosine", "shape after the warm-up", choices=("cosine", "linear", "wsd", "constant"))
+    warmup: int = setting(0, "updates of linear warm-up", minimum=0)
+    decay: float = setting(0.2, "wsd: last share of the updates, in which the rate falls", above=0)
+    final: float = setting(0.0, "learning rate at the end, as a share of the peak", minimum=0)
+
+
+class Precision(Section):
+    """Number formats. Weights and optimizer state stay in fp32 (fp64 for fp64) unless `weights` says otherwise."""
+
+    compute: str = setting("auto", "matrix products: auto (bf16 where it pays, else fp32), fp64, fp32, bf16, fp16",
+                           choices=PRECISIONS)  # fmt: skip
+    attention: str = setting("auto", "attention: auto (as `compute`; on CPU fp32 under bf16, which is faster), or fixed",
+                             choices=PRECISIONS)  # fmt: skip
+    weights: str = setting("fp32", "fp32, or bf16: pure bf16 weights and optimizer state", choices=("fp32", "bf16"))
+    loss_scale: float = setting(65536.0, "fp16: loss scale at the start; 0: no scaling", minimum=0)
+    growth: int = setting(2000, "fp16: applied updates without overflow before the scale doubles", minimum=1)
+    min_scale: float = setting(1.0, "fp16: a scale that falls below this ends the run", above=0)
+
+
+class Parallel(Section):
+    """How the run is cut over ranks."""
+
+    backend: str = setting("auto", "collectives: auto (nccl on cuda, gloo on cpu)", choices=("auto", "gloo", "nccl"))
+    bucket_mb: int = setting(25, "ddp: size of a gradient bucket in MiB", minimum=1)
+
+
+class Checkpoint(Section):
+    """What is saved and when."""
+
+    every: int = setting(0, "updates between checkpoints; 0: only at the end and on a signal", minimum=0)
+    keep: int = setting(3, "newest checkpoints kept", minimum=1)
+    final: bool = setting(True, "save at the end")
+
+
+class Log(Section):
+    """What is told while training."""
+
+    every: int = setting(10, "updates between lines where the output is not a terminal", minimum=1)
+    tensorboard: bool = setting(False, "write TensorBoard event files (needs the extra `tensorboard`)")
+    progress: str = setting("auto", "auto: a line that is redrawn on a terminal, else lines; lines; none",
+                            choices=("auto", "lines", "none"))  # fmt: skip
+
+
+class Eval(Section):
+    """Evaluation on the validation data and the sample at the end."""
+
+    every: int = setting(0, "updates between evaluations; 0: only at the end", minimum=0)
+    samples: int = setting(0, "validation samples used; 0: all", minimum=0)
+    micro: int = setting(0, "samples per forward on one rank; 0: as batch.micro", minimum=0)
+    sample_tokens: int = setting(0, "tokens of text generated at the end; 0: none", minimum=0)
+    prompt: str = setting("import ", "what the generated text starts with")
+
+
+class Fault(Section):
+    """What happens when something goes wrong."""
+
+    timeout: float = setting(600.0, "seconds a rank waits for the others before the run is ended", above=0)
+    max_restarts: int = setting(0, "starts after a failed rank, each from the newest checkpoint", minimum=0)
+    nan: str = setting("stop", "an update whose loss or gradient is not finite: end the run, or skip the update",
+                       choices=("stop", "skip"))  # fmt: skip
+    max_skipped: int = setting(50, "consecutive skipped updates that end the run", minimum=1)
+
+
+class Config(Section):
+    """A whole run file."""
+
+    run: Run
+    model: Model
+    data: Data
+    batch: Batch
+    optim: Optim
+    precision: Precision
+    parallel: Parallel
+    checkpoint: Checkpoint
+    log: Log
+    eval: Eval
+    fault: Fault

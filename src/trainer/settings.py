@@ -1,0 +1,63 @@
+"""Typed settings without `dataclasses`, whose import alone costs more than the whole of `--version`.
+
+A section is a class with annotated `setting(...)` attributes. `Section()` has every default; values are read, checked
+and converted by `trainer.config`.
+"""
+
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class Setting:
+    """One key of a section: its default, its one-line help and what values it takes."""
+
+    __slots__ = ("above", "choices", "default", "help", "minimum")
+
+    def __init__(
+        self,
+        default: Any,
+        help: str,
+        minimum: float | None,
+        above: float | None,
+        choices: tuple[str, ...],
+    ) -> None:
+        self.default = default
+        self.help = help
+        self.minimum = minimum
+        self.above = above
+        self.choices = choices
+
+
+def setting(
+    default: T, help: str, *, minimum: float | None = None, above: float | None = None, choices: tuple[str, ...] = ()
+) -> T:
+    """Declares a key. Typed as its default, so that `config.optim.lr` is a float to the type checker."""
+    return cast(T, Setting(default, help, minimum, above, choices))
+
+
+class Section:
+    """A group of settings; attributes not given take their defaults."""
+
+    def __init__(self, **values: Any) -> None:
+        cls = type(self)
+        for name, annotation in cls.__annotations__.items():
+            declared = cls.__dict__.get(name)
+            if isinstance(declared, Setting):
+                default = declared.default
+                self.__dict__[name] = default.copy() if isinstance(default, list | dict) else default
+            else:
+                self.__dict__[name] = annotation()
+        for name, value in values.items():
+            if name not in self.__dict__:
+                raise TypeError(f"{cls.__name__} has no setting {name!r}")
+            self.__dict__[name] = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{k}={v!r}" for k, v in self.__dict__.items())
+        return f"{type(self).__name__}({inside})"
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, so not a key
