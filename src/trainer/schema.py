@@ -53,7 +53,9 @@ class Data(Section):
     field: str = setting("text", "jsonl: the field that holds the text, or a list of token ids")
     dataset: str = setting("", "your own data: `file.py:Name`, a map-style torch Dataset (class, function or object)")
     options: dict[str, object] = setting({}, "keyword arguments of your `dataset` (a table)")
-    tokenizer: str = setting("bytes", "bytes (256 values + end of document), ids (already numbers), or a tokenizer.json")
+    tokenizer: str = setting(
+        "bytes", "bytes (256 values + end of document), ids (already numbers), or a tokenizer.json"
+    )
     sequence: int = setting(256, "tokens per sample", minimum=1)
     mask_documents: bool = setting(False, "attention does not cross the documents packed into one sample")
     validation: list[str] = setting([], "validation files, read like `text` or `jsonl`; empty: split off by `holdout`")
@@ -69,23 +71,26 @@ class Batch(Section):
     size: int = setting(0, "samples per update over all ranks; 0: from `tokens`, else 32", minimum=0)
     tokens: int = setting(0, "the same in tokens (a multiple of data.sequence)", minimum=0)
     micro: int = setting(0, "samples per forward on one rank; 0: all of the rank's share at once", minimum=0)
-    last: str = setting("keep", "a shorter batch at the end of an epoch: keep it (weighted right) or drop it",
-                        choices=("keep", "drop"))  # fmt: skip
+    last: str = setting(
+        "keep", "a shorter batch at the end of an epoch: keep it (weighted right) or drop it", choices=("keep", "drop")
+    )
 
 
 class Optim(Section):
     """How weights are updated."""
 
-    name: str = setting("adamw", "optimizer; muon: Muon for matrices, AdamW for the rest",
-                        choices=("adamw", "sgd", "muon"))  # fmt: skip
+    name: str = setting(
+        "adamw", "optimizer; muon: Muon for matrices, AdamW for the rest", choices=("adamw", "sgd", "muon")
+    )
     build: str = setting("", "your own: `file.py:function`, called with (model, config.optim)")
     lr: float = setting(1e-3, "peak learning rate", above=0)
     matrix_lr: float = setting(0.02, "muon: peak learning rate of the matrices", above=0)
     betas: list[float] = setting([0.9, 0.95], "adamw: decay of the two moments")
     eps: float = setting(1e-8, "adamw: added to the root of the second moment", above=0)
     momentum: float = setting(0.0, "sgd and muon: momentum", minimum=0)
-    weight_decay: float = setting(0.0, "decoupled decay; of matrices only, never of norms, biases and embeddings",
-                                  minimum=0)  # fmt: skip
+    weight_decay: float = setting(
+        0.0, "decoupled decay; of matrices only, never of norms, biases and embeddings", minimum=0
+    )
     clip: float = setting(1.0, "largest global gradient norm; 0: no clipping", minimum=0)
     schedule: str = setting("cosine", "shape after the warm-up", choices=("cosine", "linear", "wsd", "constant"))
     warmup: int = setting(0, "updates of linear warm-up", minimum=0)
@@ -96,10 +101,12 @@ class Optim(Section):
 class Precision(Section):
     """Number formats. Weights and optimizer state stay in fp32 (fp64 for fp64) unless `weights` says otherwise."""
 
-    compute: str = setting("auto", "matrix products: auto (bf16 where it pays, else fp32), fp64, fp32, bf16, fp16",
-                           choices=PRECISIONS)  # fmt: skip
-    attention: str = setting("auto", "attention: auto (as `compute`; on CPU fp32 under bf16, which is faster), or fixed",
-                             choices=PRECISIONS)  # fmt: skip
+    compute: str = setting(
+        "auto", "matrix products: auto (bf16 where it pays, else fp32), fp64, fp32, bf16, fp16", choices=PRECISIONS
+    )
+    attention: str = setting(
+        "auto", "attention: auto (as `compute`; on CPU fp32 under bf16, which is faster), or fixed", choices=PRECISIONS
+    )
     weights: str = setting("fp32", "fp32, or bf16: pure bf16 weights and optimizer state", choices=("fp32", "bf16"))
     loss_scale: float = setting(65536.0, "fp16: loss scale at the start; 0: no scaling", minimum=0)
     growth: int = setting(2000, "fp16: applied updates without overflow before the scale doubles", minimum=1)
@@ -126,8 +133,9 @@ class Log(Section):
 
     every: int = setting(10, "updates between lines where the output is not a terminal", minimum=1)
     tensorboard: bool = setting(False, "write TensorBoard event files (needs the extra `tensorboard`)")
-    progress: str = setting("auto", "auto: a line that is redrawn on a terminal, else lines; lines; none",
-                            choices=("auto", "lines", "none"))  # fmt: skip
+    progress: str = setting(
+        "auto", "auto: a line that is redrawn on a terminal, else lines; lines; none", choices=("auto", "lines", "none")
+    )
 
 
 class Eval(Section):
@@ -145,8 +153,11 @@ class Fault(Section):
 
     timeout: float = setting(600.0, "seconds a rank waits for the others before the run is ended", above=0)
     max_restarts: int = setting(0, "starts after a failed rank, each from the newest checkpoint", minimum=0)
-    nan: str = setting("stop", "an update whose loss or gradient is not finite: end the run, or skip the update",
-                       choices=("stop", "skip"))  # fmt: skip
+    nan: str = setting(
+        "stop",
+        "an update whose loss or gradient is not finite: end the run, or skip the update",
+        choices=("stop", "skip"),
+    )
     max_skipped: int = setting(50, "consecutive skipped updates that end the run", minimum=1)
 
 

@@ -1,0 +1,209 @@
+"""uv.lock as a value: every package it can pick, with its edges, markers, extras and files."""
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from packaging.markers import InvalidMarker, Marker
+from packaging.utils import canonicalize_name
+
+from build.errors import BuildError
+
+UNDERSTOOD = 1
+"""The `version` of the lock's format; a higher `revision` of it only adds."""
+
+LOCAL = frozenset({"virtual", "editable", "directory"})
+RELOCK = "run `uv lock`, then build again"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a package comes from: kind (registry, git, url, path, directory, editable or virtual) and place."""
+
+    kind: str
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One thing that a package, an extra of it or a group of it needs."""
+
+    name: str
+    """Normalized."""
+    version: str | None = None
+    """Given where the lock has several versions of the name."""
+    source: Source | None = None
+    """Given where the lock has the version from several places."""
+    extras: frozenset[str] = frozenset()
+    """Extras asked for, normalized."""
+    marker: str | None = None
+    """When it is needed; None: always."""
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A wheel or an sdist."""
+
+    filename: str
+    hash: str | None
+    """As the lock writes it ("sha256:..."); None for what is built from a folder or a repository."""
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """One version of one name."""
+
+    name: str
+    version: str | None
+    """None where it is read from the sources (a workspace member with a dynamic version)."""
+    source: Source
+    dependencies: tuple[Edge, ...]
+    extras: Mapping[str, tuple[Edge, ...]]
+    groups: Mapping[str, tuple[Edge, ...]]
+    wheels: tuple[Artifact, ...]
+    sdist: Artifact | None
+
+    @property
+    def label(self) -> str:
+        """Name and version for messages."""
+        return f"{self.name} {self.version}" if self.version else self.name
+
+    @property
+    def hashes(self) -> tuple[str, ...]:
+        """The hashes of all its files, sorted."""
+        files = (*self.wheels, self.sdist) if self.sdist else self.wheels
+        return tuple(sorted({file.hash for file in files if file.hash}))
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The whole file."""
+
+    digest: str
+    """SHA-256 (hex) of its bytes."""
+    requires_python: str
+    packages: tuple[Package, ...]
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Package]]:
+        names: dict[str, list[Package]] = {}
+        for package in self.packages:
+            names.setdefault(package.name, []).append(package)
+        return names
+
+    @cached_property
+    def default_index(self) -> str | None:
+        """The registry that most packages come from: it needs no mention in a command."""
+        places = [package.source.location for package in self.packages if package.source.kind == "registry"]
+        return max(sorted(set(places)), key=places.count) if places else None
+
+    def versions(self, name: str) -> tuple[Package, ...]:
+        """Every version of a name, in any spelling of it."""
+        return tuple(self._by_name.get(canonicalize_name(name), ()))
+
+    def root(self, name: str | None = None) -> Package:
+        """The project itself: the package of this name, or else the one that lies in the lock's own folder."""
+        found = self.versions(name) if name else [each for each in self.packages if _is_root(each.source)]
+        if len(found) != 1:
+            wanted = f"a package {name!r}" if name else "the project that it locks"
+            raise BuildError(f"uv.lock does not hold {wanted}", RELOCK)
+        return found[0]
+
+    def find(self, edge: Edge) -> Package:
+        """The package that an edge leads to. BuildError where there is none, or more than one."""
+        found = [
+            package
+            for package in self._by_name.get(edge.name, ())
+            if edge.version in (None, package.version) and edge.source in (None, package.source)
+        ]
+        if len(found) != 1:
+            wanted = f"{edge.name} {edge.version}" if edge.version else edge.name
+            raise BuildError(f"uv.lock asks for {wanted} and holds {len(found)} packages that fit", RELOCK)
+        return found[0]
+
+
+def read_lock(path: Path) -> Lock:
+    """Reads a uv.lock. BuildError where it is absent, no TOML, of another format version, or asks for what it lacks."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BuildError(f"cannot read {path}: {error.strerror}", "run `uv lock` in the project's folder") from None
+    try:
+        table = tomllib.loads(content.decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BuildError(f"{path} is not TOML: {error}", f"restore it from version control, or {RELOCK}") from None
+    if table.get("version") != UNDERSTOOD:
+        raise BuildError(
+            f"{path} has format version {table.get('version')!r}; this build tool reads version {UNDERSTOOD}",
+            "lock with a uv that writes that version, or teach build/lock.py the new one",
+        )
+    try:
+        # the first releases called the tables "distribution"
+        packages = tuple(_package(each) for each in table.get("package", table.get("distribution", [])))
+    except (KeyError, TypeError, AttributeError, InvalidMarker) as error:
+        raise BuildError(f"{path} is not laid out as expected: {error!r}", RELOCK) from None
+    lock = Lock(hashlib.sha256(content).hexdigest(), table.get("requires-python", ""), packages)
+    for package in packages:
+        for edge in (*package.dependencies, *(edge for edges in package.extras.values() for edge in edges)):
+            lock.find(edge)
+    return lock
+
+
+def _package(table: dict[str, Any]) -> Package:
+    sdist = table.get("sdist")
+    return Package(
+        name=canonicalize_name(table["name"]),
+        version=table.get("version"),
+        source=_source(table["source"]),
+        dependencies=_edges(table.get("dependencies", [])),
+        extras=_named(table.get("optional-dependencies", {})),
+        groups=_named(table.get("dev-dependencies", {})),
+        wheels=tuple(_artifact(wheel) for wheel in table.get("wheels", [])),
+        sdist=_artifact(sdist) if sdist else None,
+    )
+
+
+def _named(table: dict[str, list[dict[str, Any]]]) -> dict[str, tuple[Edge, ...]]:
+    return {canonicalize_name(name): _edges(edges) for name, edges in table.items()}
+
+
+def _edges(tables: list[dict[str, Any]]) -> tuple[Edge, ...]:
+    return tuple(_edge(table) for table in tables)
+
+
+def _edge(table: dict[str, Any]) -> Edge:
+    extras = table.get("extra", [])
+    marker = table.get("marker")
+    if marker is not None:
+        Marker(marker)
+    return Edge(
+        name=canonicalize_name(table["name"]),
+        version=table.get("version"),
+        source=_source(table["source"]) if "source" in table else None,
+        extras=frozenset(canonicalize_name(extra) for extra in ([extras] if isinstance(extras, str) else extras)),
+        marker=marker,
+    )
+
+
+def _source(value: str | dict[str, str]) -> Source:
+    if isinstance(value, str):
+        kind, _, location = value.partition("+")
+        return Source(kind, location)
+    # {url = ..., subdirectory = ...}: the first key names the kind
+    kind, location = next(iter(value.items()))
+    return Source(kind, str(location))
+
+
+def _artifact(table: dict[str, Any]) -> Artifact:
+    place = table.get("filename") or table.get("url") or table["path"]
+    filename = str(place).split("#")[0].split("?")[0].replace("\\", "/").rsplit("/", 1)[-1]
+    return Artifact(filename, table.get("hash"), table.get("size"))
+
+
+def _is_root(source: Source) -> bool:
+    return source.kind in LOCAL and source.location in (".", "")

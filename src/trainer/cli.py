@@ -1,0 +1,97 @@
+"""argv -> a command. Imports a command's room only when it is chosen: `--version` pays for nothing else."""
+
+import os
+import sys
+
+from trainer.version import VERSION
+
+# name -> (module, one line for --help)
+COMMANDS = {
+    "train": ("train", "train a model; without a run file: a small GPT on Python's own library"),
+    "init": ("init", "write a commented run file to start from"),
+    "check": ("check", "validate a run file and show every value, without training"),
+    "prepare": ("prepare", "tokenize and pack the data ahead of a run"),
+    "eval": ("evaluate", "evaluate a run's newest checkpoint"),
+    "generate": ("generate", "generate text with a run's newest checkpoint"),
+    "checkpoints": ("checkpoints", "list (ls) or verify the checkpoints of a run"),
+    "env": ("env", "compare the environment with the lock (check)"),
+    "self": ("self_", "what this file is (info, verify, modules)"),
+}
+
+
+def usage() -> str:
+    """The text of `--help`."""
+    lines = [
+        "usage: trainer COMMAND [ARGUMENTS] [--section.key VALUE ...]",
+        "",
+        "commands:",
+        *(f"  {name:<12} {text}" for name, (_, text) in COMMANDS.items()),
+        "",
+        "examples:",
+        "  trainer train                                 a small GPT, about a minute on two CPU cores",
+        "  trainer init run.toml && trainer train run.toml --nproc 2",
+        "  trainer train run.toml --optim.lr 3e-4 --run.folder runs/second",
+        "",
+        "`trainer COMMAND --help` tells more. --version; --traceback shows where an error came from.",
+    ]
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command and returns the exit status; prints a UserError as `error:` and `fix:` lines."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    traceback = "--traceback" in arguments
+    if traceback:
+        arguments.remove("--traceback")
+        os.environ["TRAINER_TRACEBACK"] = "1"  # for ranks started from here
+    first = arguments[0] if arguments else "--help"
+    if first == "--version":
+        print("trainer", VERSION)
+        return 0
+    if first in ("--help", "-h", "help"):
+        print(usage())
+        return 0
+    try:
+        return _run(first, arguments[1:])
+    except BrokenPipeError:
+        # the reader of our output has gone (`trainer check ... | head`): nothing is wrong
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        from trainer.errors import UserError
+
+        if not isinstance(error, UserError):
+            if os.environ.get("TRAINER_LAUNCH_DIR"):
+                raise
+            import traceback as printer
+
+            printer.print_exc()
+            print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
+            return 1
+        if traceback or os.environ.get("TRAINER_TRACEBACK"):
+            import traceback as printer
+
+            printer.print_exc()
+        print(f"error: {error.what}", file=sys.stderr)
+        if error.fix:
+            print(f"fix: {error.fix}", file=sys.stderr)
+        return error.status
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    if name not in COMMANDS:
+        from trainer.config import nearest
+        from trainer.errors import UserError
+
+        raise UserError(f"no such command: {name}", nearest(name, list(COMMANDS)) or "`trainer --help` lists them", 2)
+    from importlib import import_module
+
+    command = import_module(f"trainer.commands.{COMMANDS[name][0]}")
+    status: int = command.run(arguments)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""`trainer eval`: a run's checkpoint on its validation data."""
+
+import json
+from pathlib import Path
+
+from trainer.arguments import split
+
+HELP = """usage: trainer eval RUN_FOLDER [--checkpoint FOLDER] [--json] [--section.key VALUE ...]
+
+Evaluates the newest whole checkpoint of a run (or the one given) on its validation data. Settings given here replace
+those of the run, e.g. other validation files.
+
+examples:
+  trainer eval runs/default
+  trainer eval runs/default --json --data.validation "other/*.txt" """
+
+
+def run(arguments: list[str]) -> int:
+    """Prints the numbers, as text or JSON."""
+    if "--help" in arguments or "-h" in arguments:
+        print(HELP)
+        return 0
+    given = split(arguments, {"checkpoint": True, "json": False}, 1, "eval")
+    from trainer.commands.generate import run_place
+    from trainer.run import require_torch
+
+    place = Path(run_place(given.places, "eval"))
+    require_torch()
+    from trainer.errors import UserError
+    from trainer.evaluation import Evaluation
+    from trainer.loaded import ALONE, load
+    from trainer.models import choose_loss
+    from trainer.session import mover
+
+    loaded = load(place, given.settings, given.flags.get("checkpoint", ""))
+    config = loaded.config
+    evaluation = Evaluation(
+        loaded.model,
+        choose_loss(config.model, loaded.model),
+        loaded.data,
+        loaded.policy,
+        loaded.device,
+        ALONE,
+        micro=config.eval.micro or config.batch.micro or 32,
+        limit=config.eval.samples,
+        to_device=mover(loaded.device),
+    )
+    result = evaluation()
+    if not result:
+        raise UserError(f"{place} has no validation data", "--data.validation FILES, or --data.holdout 10", 2)
+    if "json" in given.flags:
+        print(json.dumps({"checkpoint": str(loaded.checkpoint), **result}))
+    else:
+        print(f"checkpoint: {loaded.checkpoint}")
+        for name, value in result.items():
+            print(f"{name.replace('_', ' ')}: {value:.6f}")
+    return 0

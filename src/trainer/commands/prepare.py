@@ -1,0 +1,40 @@
+"""`trainer prepare`: tokenizes and packs the data ahead of a run."""
+
+from pathlib import Path
+
+from trainer import folder
+from trainer.arguments import split
+from trainer.commands.train import resolve_run
+from trainer.config import require_data
+
+HELP = """usage: trainer prepare [RUN.toml] [--section.key VALUE ...]
+
+Tokenizes the run's data into memory-mapped files, in data.cache or the run folder, so that training starts at once.
+Runs with the same files, tokenizer and hold-out share them. Needs no torch.
+
+example:
+  trainer prepare run.toml --data.cache /scratch/tokens"""
+
+
+def run(arguments: list[str]) -> int:
+    """Prepares and says what there is."""
+    if "--help" in arguments or "-h" in arguments:
+        print(HELP)
+        return 0
+    given = split(arguments, {}, 1, "prepare")
+    config = resolve_run(given.places, given.settings).config
+    require_data(config)
+    if config.data.dataset:
+        print("data.dataset is your own code: there is nothing to prepare")
+        return 0
+    from trainer.data import open_data
+
+    place = Path(config.run.folder)
+    folder.make(place, "auto")
+    data = open_data(config, place, prepare=True)
+    print(f"training: {len(data.train):,} samples of {data.train.tokens_per_sample} tokens")
+    if data.validation is not None:
+        print(f"validation: {len(data.validation):,} samples, {data.validation_bytes:,} bytes of text")
+    print(f"vocabulary: {data.vocabulary}")
+    print(f"fingerprint: {data.fingerprint}")
+    return 0

@@ -1,0 +1,116 @@
+"""Which files a run reads: `data.text`, `data.jsonl` and `data.validation` resolved to paths, in order. No torch, no numpy."""
+
+import glob
+import os
+import sysconfig
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from trainer.errors import UserError
+from trainer.schema import Data
+
+STANDARD_LIBRARY = "python:stdlib"
+_LEFT_OUT = frozenset({"site-packages", "dist-packages", "test", "__pycache__"})
+
+
+class Sources(NamedTuple):
+    """Resolved files. `kind` is "text" (a file is a document) or "jsonl" (a line is a document).
+
+    `validation` is empty when validation documents are split off by `holdout` (or there are none).
+    """
+
+    kind: str
+    train: list[str]
+    validation: list[str]
+
+    @property
+    def files(self) -> list[str]:
+        """Every file, training files first."""
+        return self.train + self.validation
+
+
+def resolve(data: Data) -> Sources:
+    """Finds the files of `data`.
+
+    Raises UserError (status 2) when no source or more than one is given, or an entry leads to no readable file.
+    """
+    given = [name for name in ("text", "jsonl", "dataset") if getattr(data, name)]
+    if not given:
+        raise UserError(
+            "no training data is named",
+            'set one of data.text (for example ["corpus/**/*.txt"]), data.jsonl or data.dataset',
+            2,
+        )
+    if len(given) > 1:
+        raise UserError(f"data.{given[0]} and data.{given[1]} are both set", "keep one of them", 2)
+    kind = given[0]
+    assert kind != "dataset", "a dataset of the user's own has no files to resolve"
+    pattern = "*.jsonl" if kind == "jsonl" else "*"
+    train = find_files(getattr(data, kind), f"data.{kind}", pattern)
+    validation = find_files(data.validation, "data.validation", pattern) if data.validation else []
+    return Sources(kind, train, validation)
+
+
+def find_files(entries: Iterable[str], key: str, pattern: str = "*") -> list[str]:
+    """Absolute paths of files, globs and folders, in the order given; a file found twice counts once.
+
+    Inside a glob or a folder (searched recursively for `pattern`) files are sorted by path; names that begin with a
+    dot are left out. `key` is the setting named in errors.
+    """
+    found: dict[str, None] = {}
+    for entry in entries:
+        files = standard_library_files() if entry == STANDARD_LIBRARY else _files_of(entry, key, pattern)
+        found.update(dict.fromkeys(files))
+    for path in found:
+        if not os.access(path, os.R_OK):
+            raise UserError(f"{key}: {path} cannot be read", "check its permissions", 2)
+    return list(found)
+
+
+def standard_library_files() -> list[str]:
+    """Every *.py of the running interpreter's library, sorted by relative path.
+
+    `site-packages` and folders named `test` are left out.
+    """
+    root = sysconfig.get_path("stdlib")
+    found = []
+    for folder, subfolders, names in os.walk(root):
+        subfolders[:] = [name for name in subfolders if name not in _LEFT_OUT]
+        found += [os.path.join(folder, name) for name in names if name.endswith(".py")]
+    if not found:
+        raise UserError(
+            f"{STANDARD_LIBRARY}: no source files under {root}", "name files of your own in data.text", 2
+        )
+    return sorted(found, key=_posix)
+
+
+def _files_of(entry: str, key: str, pattern: str) -> list[str]:
+    path = os.path.abspath(os.path.expanduser(entry))
+    if os.path.isfile(path):
+        return [path]
+    if os.path.isdir(path):
+        inside = glob.glob(os.path.join(glob.escape(path), "**", pattern), recursive=True)
+        files = [file for file in inside if os.path.isfile(file)]
+        if not files:
+            raise UserError(f"{key}: no {pattern} files in the folder {path}", "name another folder, or files", 2)
+        return sorted(files, key=_posix)
+    if glob.has_magic(entry):
+        files = [file for file in glob.glob(path, recursive=True) if os.path.isfile(file)]
+        if not files:
+            raise UserError(
+                f"{key}: no file matches {entry!r} (looked for {path})",
+                "correct the pattern; `**` stands for any number of folders, and relative paths start at the "
+                "current folder",
+                2,
+            )
+        return sorted(files, key=_posix)
+    what = "exists but is no regular file or folder" if os.path.exists(path) else "does not exist"
+    raise UserError(
+        f"{key}: {entry!r} {what} (looked for {path})",
+        "correct the path; relative paths start at the current folder",
+        2,
+    )
+
+
+def _posix(path: str) -> str:
+    return path.replace(os.sep, "/")

@@ -1,0 +1,116 @@
+"""Token files: what one holds, and writing one in constant memory. No torch.
+
+A split "train" or "validation" is two files: `<split>.bin`, ids as little-endian uint16, or uint32 where one is above
+65535; and `<split>.documents`, uint64: the position of each document's first token, and the number of tokens last.
+"""
+
+import hashlib
+import os
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+NARROW, WIDE = "<u2", "<u4"
+_BUFFER = 1 << 20
+_OFFSETS = 1 << 14
+
+
+class Split(NamedTuple):
+    """What a split holds. `text_bytes` are the bytes of text its tokens stand for (0 for data given as ids)."""
+
+    tokens: int
+    documents: int
+    text_bytes: int
+    largest_id: int
+    dtype: str
+    digest: str
+
+    def fits(self, folder: str, name: str) -> bool:
+        """Whether the two files have the sizes that this says."""
+        try:
+            sizes = [os.path.getsize(path) for path in paths(folder, name)]
+        except OSError:
+            return False
+        return sizes == [self.tokens * np.dtype(self.dtype).itemsize, (self.documents + 1) * 8]
+
+
+def paths(folder: str, name: str) -> tuple[str, str]:
+    """The two files of a split."""
+    return os.path.join(folder, f"{name}.bin"), os.path.join(folder, f"{name}.documents")
+
+
+class TokenWriter:
+    """Appends tokens and documents to the files of a split."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        self._path, documents = paths(folder, name)
+        self._tokens: BinaryIO = open(self._path, "wb", buffering=_BUFFER)  # noqa: SIM115  # closed by close()
+        self._documents: BinaryIO = open(documents, "wb", buffering=_BUFFER)  # noqa: SIM115
+        self._dtype = NARROW
+        self._starts: list[int] = []
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._count = self._number = self._text = 0
+        self._largest = -1
+        self._begun = False
+
+    def append(self, ids: NDArray[Any], text_bytes: int, *, last: bool, end: int | None) -> None:
+        """Adds ids to the document that is open; `last` closes it, with `end` behind it where that is given.
+
+        A document without tokens leaves no trace, not even its end.
+        """
+        self._text += text_bytes
+        if len(ids):
+            if not self._begun:
+                self._begun = True
+                self._starts.append(self._count)
+                if len(self._starts) >= _OFFSETS:
+                    self._write_starts()
+            self._write(ids, int(ids.max()))
+        if last and self._begun:
+            self._begun = False
+            self._number += 1
+            if end is not None:
+                self._write(np.array([end]), end)
+
+    def close(self) -> Split:
+        """Completes both files."""
+        assert not self._begun, "the last document was not ended"
+        self._starts.append(self._count)
+        self._write_starts()
+        self.abandon()
+        return Split(self._count, self._number, self._text, self._largest, self._dtype, self._hash.hexdigest())
+
+    def abandon(self) -> None:
+        """Closes the files as they are."""
+        self._tokens.close()
+        self._documents.close()
+
+    def _write(self, ids: NDArray[Any], largest: int) -> None:
+        if largest > self._largest:
+            self._largest = largest
+            if largest > np.iinfo(NARROW).max and self._dtype == NARROW:
+                self._widen()
+        # the digest is of bytes (uint8) or of ids (uint32), so that it does not depend on when the file was widened
+        content = ids if ids.dtype == np.uint8 else ids.astype(WIDE)
+        self._hash.update(content.data)
+        self._tokens.write(content.astype(self._dtype).data)
+        self._count += len(ids)
+
+    def _write_starts(self) -> None:
+        content = np.array(self._starts, dtype="<u8").tobytes()
+        self._hash.update(content)
+        self._documents.write(content)
+        self._starts.clear()
+
+    def _widen(self) -> None:
+        """Rewrites what was written as uint16 as uint32: once, when the first id above 65535 comes."""
+        self._tokens.close()
+        narrow = self._path + ".narrow"
+        os.replace(self._path, narrow)
+        self._tokens = open(self._path, "wb", buffering=_BUFFER)  # noqa: SIM115
+        self._dtype = WIDE
+        with open(narrow, "rb") as file:
+            while chunk := file.read(_BUFFER):
+                self._tokens.write(np.frombuffer(chunk, NARROW).astype(WIDE).data)
+        os.unlink(narrow)

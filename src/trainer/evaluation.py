@@ -1,0 +1,87 @@
+"""Loss over the validation data; the same number on any number of ranks."""
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from trainer.launch.detect import World
+from trainer.precision import Policy
+from trainer.step import Loss
+
+if TYPE_CHECKING:
+    from trainer.data import Datasets
+
+
+class Evaluation:
+    """Evaluates `model` on the validation samples: sums and counts over all ranks, padding never counted.
+
+    `micro`: samples per forward on one rank; `limit`: samples used, 0 for all. Training state (dropout mode, random
+    numbers) is as it was afterwards.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        data: "Datasets",
+        policy: Policy,
+        device: torch.device,
+        world: World,
+        *,
+        micro: int,
+        limit: int,
+        to_device: Callable[[Any], Any],
+    ) -> None:
+        self.model = model
+        self.loss = loss
+        self.data = data
+        self.policy = policy
+        self.device = device
+        self.world = world
+        self.micro = micro
+        self.limit = limit
+        self.to_device = to_device
+
+    def __call__(self) -> dict[str, float]:
+        """{"loss", "perplexity", "bits_per_byte"}: nats per counted item, its exponential, and for text the bits needed
+        per byte; empty where there is no validation data."""
+        if self.data.validation is None:
+            return {}
+        from trainer.data.loader import evaluation_batches
+
+        totals = torch.zeros(2, dtype=torch.float64, device=self.device)
+        training = self.model.training
+        self.model.eval()
+        try:
+            with torch.no_grad(), self.policy.autocast(self.device.type):
+                for batch, real in evaluation_batches(
+                    self.data.validation,
+                    micro_batch=self.micro,
+                    dp_rank=self.world.rank,
+                    dp_size=self.world.world_size,
+                    limit=self.limit,
+                ):
+                    if not real:
+                        continue
+                    total, count = self.loss(self.model, self.to_device(batch))
+                    totals[0] += total
+                    totals[1] += count
+        finally:
+            self.model.train(training)
+        if self.world.world_size > 1:
+            torch.distributed.all_reduce(totals)
+        loss_sum, count = totals.tolist()
+        if not count:
+            return {}
+        return self._result(loss_sum / count)
+
+    def _result(self, loss: float) -> dict[str, float]:
+        result = {"loss": loss, "perplexity": math.exp(loss) if loss < 700 else math.inf}
+        if self.data.validation_bytes:
+            # every token of the stream but the first is predicted once
+            tokens = self.data.validation_tokens - 1
+            result["bits_per_byte"] = loss * tokens / math.log(2) / self.data.validation_bytes
+        return result

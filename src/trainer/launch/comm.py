@@ -1,0 +1,103 @@
+"""The process group: made, used for text and barriers, and taken down without ever waiting for a rank that is gone."""
+
+import contextlib
+import datetime
+import os
+import socket
+import threading
+
+from trainer.errors import UserError
+from trainer.launch.child import rendezvous
+from trainer.launch.detect import World
+
+SHUTDOWN_SECONDS = 10.0
+
+
+def init(world: World, device: str, backend: str, timeout_seconds: float) -> None:
+    """Makes the default process group of a world of more than one rank.
+
+    `device`: cpu, cuda or cuda:N (N: the local rank unless given). `backend`: gloo, nccl, or auto (nccl on cuda, gloo
+    on cpu). Collectives raise after `timeout_seconds`. On one machine only the loopback interface is used, unless the
+    user has chosen one. Raises UserError when the ranks do not come together.
+    """
+    if world.world_size == 1:
+        return
+    import torch
+    import torch.distributed as dist
+
+    if world.one_machine:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    on_cuda = torch.device(device).type == "cuda"
+    if backend == "auto":
+        backend = "nccl" if on_cuda else "gloo"
+    device_id = None
+    if backend == "nccl":
+        if not on_cuda:
+            raise UserError(f"nccl needs cuda and run.device is {device}", "--parallel.backend gloo, or auto", 2)
+        given = torch.device(device).index
+        device_id = torch.device("cuda", world.local_rank if given is None else given)
+        torch.cuda.set_device(device_id)
+    try:
+        dist.init_process_group(
+            backend, timeout=datetime.timedelta(seconds=timeout_seconds), device_id=device_id, **rendezvous(world)
+        )
+    except (RuntimeError, ValueError, OSError) as error:
+        said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise UserError(
+            f"on host {socket.gethostname()} the {world.world_size} ranks did not come together "
+            f"({backend}, rank {world.rank} waited up to {timeout_seconds:g} s): {said}",
+            "look first at ranks that have failed or are missing; if they only start slowly, raise --fault.timeout",
+        ) from error
+
+
+def barrier() -> None:
+    """Returns when all ranks have come here. Without a process group: at once."""
+    import torch.distributed as dist
+
+    if _ready():
+        dist.barrier()
+
+
+def broadcast_text(text: str, source: int = 0) -> str:
+    """The text of rank `source`, on every rank. Without a process group: `text`."""
+    if not _ready():
+        return text
+    import torch
+    import torch.distributed as dist
+
+    device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+    mine = text.encode() if dist.get_rank() == source else b""
+    length = torch.tensor([len(mine)], dtype=torch.int64, device=device)
+    dist.broadcast(length, source)
+    data = torch.zeros(int(length.item()), dtype=torch.uint8, device=device)
+    if mine:
+        data.copy_(torch.frombuffer(bytearray(mine), dtype=torch.uint8))
+    if data.numel():
+        dist.broadcast(data, source)
+    return bytes(data.cpu().tolist()).decode()
+
+
+def shutdown(ok: bool) -> None:
+    """Takes the process group down after a good end, within 10 s. After a failure it does nothing: the other side may
+    be gone, and a teardown would wait for it; leave with `child.leave`."""
+    if not ok or not _ready():
+        return
+    thread = threading.Thread(target=_take_down, name="shutdown of the process group", daemon=True)
+    thread.start()
+    thread.join(SHUTDOWN_SECONDS)
+
+
+def _take_down() -> None:
+    import torch.distributed as dist
+
+    # everything is saved: a rank that is gone here fails in its own name, not in ours
+    with contextlib.suppress(RuntimeError):
+        dist.barrier()  # a rank that closes first would cut off the last message of a slower one
+        dist.destroy_process_group()
+
+
+def _ready() -> bool:
+    import torch.distributed as dist
+
+    return dist.is_available() and dist.is_initialized()

@@ -1,0 +1,268 @@
+"""Starts the ranks of a run on this machine, watches them, and tells of the first failure. Never imports torch."""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from trainer.errors import UserError
+from trainer.launch import failure, scratch
+from trainer.launch.cores import usable_cores
+from trainer.launch.detect import LOCAL_FOLDER, LOCAL_PARENT, RESTARTS
+from trainer.launch.failure import HOPELESS, Failure
+from trainer.launch.stop import INTERRUPTED, SIGNALS
+
+STOPPED = 75
+CLEAN = (0, STOPPED)
+KILL_SECONDS = 30.0
+# what another launcher left in our environment does not hold for our ranks
+FOREIGN = ("MASTER_ADDR", "MASTER_PORT", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME")
+FOREIGN_PREFIX = "TORCHELASTIC_"
+
+
+class Outcome(NamedTuple):
+    """How one start of all ranks ended. `unanswered`: ranks that were killed without having said anything."""
+
+    status: int
+    failure: Failure | None
+    unanswered: list[int]
+
+
+def run_ranks(command: list[str], nproc: int, *, max_restarts: int, grace: float = 1.0) -> int:
+    """Runs `nproc` copies of `command` as the ranks of one run and returns the exit status of the whole.
+
+    0: all ranks are done; 75: stopped on request and saved; 130: a second SIGINT. Otherwise a rank failed: the others
+    get `grace` seconds to write down what they saw, are killed, and the first failure is told once, at the end; the
+    status is its UserError's, or 1. Up to `max_restarts` times all ranks are started again instead, but not after an
+    error that would only come again (status 2 or 3) nor after a request to stop. SIGINT, SIGTERM, SIGUSR1 and SIGHUP
+    are passed on as one SIGTERM. Main thread only. Leaves no process and no file behind.
+    """
+    assert nproc >= 1 and max_restarts >= 0
+    with scratch.Scratch() as folder, Signals() as signals:
+        restarts = 0
+        while True:
+            outcome = _attempt(command, nproc, folder.attempt(restarts), restarts, signals, grace)
+            if outcome.failure is None:
+                return outcome.status
+            if restarts >= max_restarts or outcome.failure.status in HOPELESS or signals.stop:
+                _say(failure.show(outcome.failure, outcome.unanswered))
+                return outcome.failure.status
+            restarts += 1
+            _say([f"restart {restarts} of {max_restarts} after: {outcome.failure.line()}"])
+
+
+class Signals:
+    """Signals as something to wait for. `stop`: a stop was asked for; `interrupts`: how often by SIGINT."""
+
+    def __enter__(self) -> "Signals":
+        self.stop = False
+        self.interrupts = 0
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
+        self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        numbers = [*SIGNALS, signal.SIGCHLD]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup stays nohup
+            numbers.append(signal.SIGHUP)
+        self._previous: dict[signal.Signals, Any] = {number: signal.signal(number, _noted) for number in numbers}
+        self._mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        for number, handler in self._previous.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        signal.set_wakeup_fd(self._wakeup)
+        os.close(self._read)
+        os.close(self._write)
+
+    def wait(self, until: float | None) -> None:
+        """Sleeps until a signal comes (also that a child has ended) or the monotonic clock reads `until`."""
+        timeout = None if until is None else max(0.0, until - time.monotonic())
+        if not select.select([self._read], [], [], timeout)[0]:
+            return
+        for number in os.read(self._read, 4096):
+            if number == signal.SIGINT:
+                self.interrupts += 1
+            if number != signal.SIGCHLD:
+                self.stop = True
+
+
+class Rank:
+    """One started rank. `status`: None while it runs, then its exit status, negative for a signal."""
+
+    def __init__(self, number: int, pid: int) -> None:
+        self.number = number
+        self.pid = pid
+        self.status: int | None = None
+        self.ended_ns = 0
+        self.killed = False
+
+    def collect(self) -> None:
+        """Notes its end, if it has ended, and ends what it left running."""
+        if self.status is not None or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return
+        self.ended_ns = time.time_ns()
+        # before reaping: afterwards its number, and so the group's, could be somebody else's
+        self._kill_group()
+        self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def kill(self) -> None:
+        """Ends it and its loader workers now."""
+        if self.status is None:
+            self.killed = True
+            self._kill_group()
+
+    def stop(self) -> None:
+        """Asks it to save and stop."""
+        if self.status is None:
+            os.kill(self.pid, signal.SIGTERM)
+
+    def _kill_group(self) -> None:
+        # nobody is left in it, or only a process that has changed its user
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+
+def _attempt(command: list[str], nproc: int, folder: Path, restarts: int, signals: Signals, grace: float) -> Outcome:
+    """Starts all ranks once and stays until the last one is gone."""
+    ranks: list[Rank] = []
+    try:
+        for number in range(nproc):
+            pid = _spawn(command, _environment(number, nproc, folder, restarts))
+            ranks.append(Rank(number, pid))
+        ended = _watch(ranks, folder, signals, grace)
+    finally:
+        _kill_all(ranks, signals)
+    if not ended:
+        _say(["left at once: what came after the last checkpoint is lost"])
+        return Outcome(INTERRUPTED, None, [])
+    return _judge(ranks, folder)
+
+
+def _environment(rank: int, nproc: int, folder: Path, restarts: int) -> dict[str, str]:
+    environ = {
+        name: value for name, value in os.environ.items() if name not in FOREIGN and not name.startswith(FOREIGN_PREFIX)
+    }
+    environ.update(
+        {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(nproc),
+            "LOCAL_WORLD_SIZE": str(nproc),
+            LOCAL_FOLDER: str(folder),
+            LOCAL_PARENT: str(os.getpid()),
+            RESTARTS: str(restarts),
+        }
+    )
+    unless_set = {
+        "OMP_NUM_THREADS": str(max(1, usable_cores() // nproc)),  # else each rank takes all cores
+        "GLOO_SOCKET_IFNAME": "lo",  # one machine: nothing needs to listen on its network
+        "NCCL_SOCKET_IFNAME": "lo",
+    }
+    return environ | {name: value for name, value in unless_set.items() if not environ.get(name)}
+
+
+def _spawn(command: list[str], environ: dict[str, str]) -> int:
+    """Starts a process in a session of its own (Ctrl-C at the terminal reaches only the parent), without a terminal to
+    read from, and with stop signals held back until the rank is ready for them."""
+    try:
+        return os.posix_spawnp(
+            command[0],
+            command,
+            environ,
+            file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
+            setsid=True,
+            setsigmask=SIGNALS,
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # ignored by Python, not by what it starts
+        )
+    except OSError as error:
+        what = f"cannot start a rank with {command[0]}: {error.strerror}"
+        raise UserError(
+            what, "check that it exists and may be executed, and the limit on processes (`ulimit -u`)"
+        ) from error
+
+
+def _watch(ranks: list[Rank], folder: Path, signals: Signals, grace: float) -> bool:
+    """Returns once all ranks have ended by themselves or one failed and `grace` is over; False for a second SIGINT."""
+    told = False
+    deadline: float | None = None
+    while True:
+        for rank in ranks:
+            rank.collect()
+        if all(rank.status is not None for rank in ranks):
+            return True
+        if signals.interrupts > 1:
+            return False
+        if signals.stop and not told:
+            told = True
+            for rank in ranks:
+                if not _is_done(rank, folder):  # a done rank has given its handlers back
+                    rank.stop()
+        now = time.monotonic()
+        if deadline is None and any(rank.status is not None and not _is_clean(rank, folder) for rank in ranks):
+            deadline = now + grace
+        if deadline is not None and now >= deadline:
+            return True
+        signals.wait(deadline)
+
+
+def _kill_all(ranks: list[Rank], signals: Signals) -> None:
+    """No rank is left when this returns, but one that the kernel does not let go of (a dead network file system)."""
+    for rank in ranks:
+        rank.kill()
+    deadline = time.monotonic() + KILL_SECONDS
+    while True:
+        for rank in ranks:
+            rank.collect()
+        left = [rank for rank in ranks if rank.status is None]
+        if not left:
+            return
+        if time.monotonic() >= deadline:
+            pids = ", ".join(str(rank.pid) for rank in left)
+            _say([f"these processes are stuck in the kernel and could not be ended: {pids}"])
+            return
+        signals.wait(deadline)
+
+
+def _judge(ranks: list[Rank], folder: Path) -> Outcome:
+    """The outcome of ranks that are all gone."""
+    failures, unanswered = [], []
+    for rank in ranks:
+        if _is_clean(rank, folder):
+            continue
+        told = failure.read(scratch.failure_file(folder, rank.number))
+        if told is not None:
+            failures.append(told)
+        elif rank.killed:
+            unanswered.append(rank.number)
+        else:
+            assert rank.status is not None
+            failures.append(failure.from_status(rank.number, rank.status, rank.ended_ns))
+    if failures:
+        cause = failure.first(failures)
+        return Outcome(cause.status, cause, unanswered)
+    assert not unanswered, "only a failed rank makes us kill the others"
+    stopped = any(rank.status == STOPPED for rank in ranks)
+    return Outcome(STOPPED if stopped else 0, None, [])
+
+
+def _is_done(rank: Rank, folder: Path) -> bool:
+    return scratch.done_file(folder, rank.number).exists()
+
+
+def _is_clean(rank: Rank, folder: Path) -> bool:
+    return rank.status in CLEAN and _is_done(rank, folder)
+
+
+def _say(lines: list[str]) -> None:
+    with contextlib.suppress(OSError, ValueError):  # nobody reads: the exit status still tells
+        print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def _noted(number: int, frame: object) -> None:
+    """The wake-up descriptor has the number; without a handler Python would not write it."""

@@ -1,0 +1,58 @@
+"""A trained model read back from its run folder, for evaluation and generation."""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from trainer import folder, session
+from trainer.checkpoint import state as saved
+from trainer.checkpoint.store import Store
+from trainer.config import resolve
+from trainer.data import Datasets, open_data
+from trainer.errors import UserError
+from trainer.launch.detect import World
+from trainer.precision import Policy, make_policy
+from trainer.schema import Config
+
+ALONE = World(rank=0, local_rank=0, world_size=1, local_world_size=1, launcher="none")
+
+
+class Loaded:
+    """A run's configuration, data and newest (or the named) model."""
+
+    def __init__(
+        self, config: Config, data: Datasets, model: nn.Module, policy: Policy, device: torch.device, checkpoint: Path
+    ) -> None:
+        self.config = config
+        self.data = data
+        self.model = model
+        self.policy = policy
+        self.device = device
+        self.checkpoint = checkpoint
+
+
+def load(place: Path, settings: list[tuple[str, str]], checkpoint: str) -> Loaded:
+    """Reads the run folder `place`; `settings` replace what its run file says; `checkpoint` "" takes the newest whole
+    one."""
+    text = folder.read_run_file(place)
+    config = resolve(str(place / folder.RUN_FILE), settings, {}, text).config
+    config.run.folder = str(place)
+    store = Store(place, config.checkpoint.keep)
+    if checkpoint:
+        found = store.explicit(Path(checkpoint))
+    else:
+        newest, passed_over = store.newest()
+        if newest is None:
+            raise UserError(
+                f"{place} has no whole checkpoint" + "".join(f"; {s}" for s in passed_over),
+                "train first, or give --checkpoint FOLDER",
+            )
+        found = newest
+    meta = store.meta(found)
+    device = session.set_up(config, ALONE)
+    policy = make_policy(config.precision, str(meta["compute"]), device)
+    data = open_data(config, place, prepare=True)
+    model = session.make_model(config, data.vocabulary, policy, device)
+    saved.load_model(found, model)
+    return Loaded(config, data, model, policy, device, found)

@@ -1,0 +1,205 @@
+"""When to step, log, evaluate, save and stop. Every decision is the same on all ranks: each is made from the step
+number, or from an outcome that the step has already reduced over the ranks."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from trainer.errors import UserError
+from trainer.optim import learning_rate
+from trainer.schema import Config
+from trainer.step import Outcome, Step
+
+if TYPE_CHECKING:
+    from trainer.data.loader import Loader, Update
+    from trainer.launch.stop import StopRequest
+    from trainer.metrics.progress import Progress
+    from trainer.metrics.tensorboard import EventWriter
+    from trainer.metrics.writer import Metrics
+
+
+class State:
+    """Where a run is. `step`: updates attempted; `applied`: those that changed weights (what the schedule counts);
+    `cursor`: samples consumed over all epochs; `skipped`: skipped updates in a row."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.applied = 0
+        self.cursor = 0
+        self.skipped = 0
+
+    def to_dict(self) -> dict[str, int]:
+        """The state as plain numbers."""
+        return dict(self.__dict__)
+
+    def load(self, values: dict[str, int]) -> None:
+        """Takes over `to_dict()` of an earlier run."""
+        for name in self.__dict__:
+            setattr(self, name, int(values[name]))
+
+
+class Reporters:
+    """Where numbers go; on ranks other than 0 they go nowhere."""
+
+    def __init__(self, metrics: "Metrics", progress: "Progress", events: "EventWriter | None") -> None:
+        self.metrics = metrics
+        self.progress = progress
+        self.events = events
+
+    def event(self, name: str, at_step: int, **values: object) -> None:
+        """Something that is not an update: an evaluation, a resume."""
+        self.metrics.event(name, at_step=at_step, **values)
+
+    def close(self) -> None:
+        """Flushes and closes all."""
+        self.progress.close()
+        self.metrics.close()
+        if self.events is not None:
+            self.events.close()
+
+
+class Loop:
+    """Runs updates until the end, a stop request or a failure. `save()` and `evaluate()` are collective."""
+
+    def __init__(
+        self,
+        config: Config,
+        step: Step,
+        loader: "Loader",
+        stop: "StopRequest",
+        reporters: Reporters,
+        *,
+        state: State,
+        total: int,
+        items_per_sample: int,
+        to_device: Callable[[Any], Any],
+        save: Callable[[], None],
+        evaluate: Callable[[], dict[str, float]],
+    ) -> None:
+        self.config = config
+        self.step = step
+        self.loader = loader
+        self.stop = stop
+        self.reporters = reporters
+        self.state = state
+        self.total = total
+        self.items_per_sample = items_per_sample
+        self.to_device = to_device
+        self.save = save
+        self.evaluate = evaluate
+        self.saved_step = state.step
+        self.seconds = 0.0  # spent in updates since this process started
+        self.last_loss = math.nan
+
+    def run(self) -> bool:
+        """True when the run is complete, False when it was asked to stop before; either way it is saved."""
+        state, total = self.state, self.total
+        stopped = False
+        if state.step < total:
+            before = time.perf_counter()
+            for update in self.loader.updates(state.cursor):
+                stopped = self.advance(update, before)
+                if stopped or state.step >= total:
+                    break
+                self._between()
+                before = time.perf_counter()
+        if state.step > self.saved_step and (stopped or self.config.checkpoint.final):
+            self._save()
+        return not stopped
+
+    def advance(self, update: "Update", since: float) -> bool:
+        """One update and its report; `since`: when fetching it began (time.perf_counter). True: asked to stop early."""
+        outcome = self._update(update)
+        seconds = time.perf_counter() - since
+        self.seconds += seconds
+        self.last_loss = outcome.loss
+        self._report(outcome, update, seconds)
+        return outcome.stop and self.state.step < self.total
+
+    def _update(self, update: "Update") -> Outcome:
+        state = self.state
+        multiplier = learning_rate(self.config.optim, state.applied, self.total)
+        divisor = float(max(1, update.samples * self.items_per_sample))
+        micro_batches = [(self.to_device(batch), real) for batch, real in update.micro_batches]
+        outcome = self.step(micro_batches, divisor, multiplier, self.stop.requested)
+        state.step += 1
+        state.cursor = update.cursor
+        if outcome.applied:
+            state.applied += 1
+            state.skipped = 0
+        else:
+            state.skipped += 1
+        return outcome
+
+    def _report(self, outcome: Outcome, update: "Update", seconds: float) -> None:
+        state, reporters = self.state, self.reporters
+        peak = self.config.optim.lr
+        applied_before = state.applied - 1 if outcome.applied else state.applied
+        rate = learning_rate(self.config.optim, applied_before, self.total) * peak
+        extra: dict[str, object] = {}
+        if not outcome.applied:
+            extra["skipped"] = True
+        if self.step.policy.scale is not None:
+            extra["loss_scale"] = self.step.policy.scale.scale
+        reporters.metrics.write(
+            step=state.step,
+            epoch=update.epoch,
+            loss=outcome.loss,
+            grad_norm=outcome.grad_norm,
+            lr=rate,
+            count=outcome.count,
+            samples=state.cursor,
+            seconds=round(seconds, 6),
+            **extra,
+        )
+        reporters.progress.update(state.step, outcome.loss, update.samples * self.items_per_sample, rate)
+        if reporters.events is not None:
+            scalars = {"loss": outcome.loss, "grad_norm": outcome.grad_norm, "lr": rate}
+            if self.step.policy.scale is not None:
+                scalars["loss_scale"] = self.step.policy.scale.scale
+            reporters.events.scalars(state.step, scalars)
+        if not outcome.applied:
+            self._skipped(outcome)
+
+    def _skipped(self, outcome: Outcome) -> None:
+        fault, state = self.config.fault, self.state
+        what = f"step {state.step}: loss {outcome.loss:g}, gradient norm {outcome.grad_norm:g}"
+        if self.step.policy.scale is None and fault.nan == "stop":
+            self.reporters.metrics.flush()
+            raise UserError(
+                f"{what} is not finite; the weights are as before that update",
+                "lower the learning rate or look at the data; --fault.nan skip passes over such updates",
+            )
+        if state.skipped >= fault.max_skipped:
+            self.reporters.metrics.flush()
+            raise UserError(
+                f"{state.skipped} updates in a row were skipped; last {what}",
+                "lower the learning rate, or use --precision.compute bf16",
+            )
+        self.reporters.progress.note(f"skipped {what}")
+
+    def _between(self) -> None:
+        state, config = self.state, self.config
+        if config.eval.every and state.step % config.eval.every == 0:
+            self.evaluate_now()
+        if config.checkpoint.every and state.step % config.checkpoint.every == 0:
+            self._save()
+
+    def evaluate_now(self) -> dict[str, float]:
+        """Evaluates and reports; nothing where there is no validation data."""
+        result = self.evaluate()
+        if result:
+            self.reporters.event("evaluation", self.state.step, **result)
+            self.reporters.progress.note(
+                f"step {self.state.step}: validation " + ", ".join(f"{k} {v:.4f}" for k, v in result.items())
+            )
+            if self.reporters.events is not None:
+                self.reporters.events.scalars(self.state.step, {f"validation/{k}": v for k, v in result.items()})
+        return result
+
+    def _save(self) -> None:
+        # what a resumed run will not redo must be on the disk first
+        self.reporters.metrics.flush()
+        self.save()
+        self.saved_step = self.state.step

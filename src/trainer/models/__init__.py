@@ -1,0 +1,69 @@
+"""Built-in models by kind, the user's own, and which loss goes with them. Light: torch comes with the first call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MethodType
+from typing import TYPE_CHECKING
+
+from trainer.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from trainer.models.loss import Loss
+    from trainer.schema import Model
+
+
+def _gpt(model: Model, vocabulary: int) -> nn.Module:
+    from trainer.models.gpt import build_gpt
+
+    return build_gpt(model, vocabulary=vocabulary)
+
+
+def _mlp(model: Model, vocabulary: int) -> nn.Module:
+    from trainer.models.mlp import build_mlp
+
+    return build_mlp(model)
+
+
+MODELS: dict[str, Callable[[Model, int], nn.Module]] = {"gpt": _gpt, "mlp": _mlp}
+
+
+def build_model(model: Model, *, vocabulary: int) -> nn.Module:
+    """The model of the run file on the default device, in torch's default dtype; `vocabulary` is what the data needs.
+
+    Raises UserError for sizes that do not fit, or if the user's `build` returns something else than a module.
+    """
+    if not model.build:
+        return MODELS[model.kind](model, vocabulary)
+    from torch import nn
+
+    from trainer.user_code import load_object
+
+    build = load_object(model.build, "model.build")
+    built = build(**model.options)
+    if not isinstance(built, nn.Module):
+        raise UserError(
+            f"{model.build} returned {type(built).__name__}, not a torch.nn.Module.",
+            "Let the function of model.build return the module to train.",
+            2,
+        )
+    return built
+
+
+def choose_loss(model: Model, module: nn.Module) -> Loss:
+    """`loss(model, batch) -> (sum, count)` for `module`: the user's `model.loss`, else the module's own method `loss`,
+    else the one of its kind.
+    """
+    from trainer.models import loss
+
+    if model.loss:
+        from trainer.user_code import load_object
+
+        return loss.own_function(load_object(model.loss, "model.loss"), model.loss)
+    if isinstance(getattr(module, "loss", None), MethodType):  # not a criterion kept under that name
+        return loss.own_method
+    if model.build:
+        return loss.loss_by_batch
+    return loss.token_loss if model.kind == "gpt" else loss.classification_loss

@@ -1,0 +1,104 @@
+"""What a built-in model's settings must keep, and what follows from them: arithmetic, no torch.
+
+`trainer check` and the start of every run use it before torch is imported.
+"""
+
+from trainer.errors import UserError
+from trainer.schema import Model
+
+
+def key_value_heads(model: Model) -> int:
+    """Key/value heads of the attention: as many as query heads unless the run file says fewer."""
+    return model.kv_heads or model.heads
+
+
+def hidden_width(model: Model) -> int:
+    """Width inside the SwiGLU. Three matrices of 8/3 of the width cost as much as the usual two of 4 times (Shazeer,
+    "GLU Variants Improve Transformer", 2020); rounded up to 32, which matrix kernels like.
+    """
+    return model.hidden or -(-8 * model.width // 3 // 32) * 32
+
+
+def vocabulary_size(model: Model, vocabulary: int) -> int:
+    """Rows of the embedding: what the run file asks for, else the tokenizer's `vocabulary`."""
+    return model.vocabulary or vocabulary
+
+
+def check_model(model: Model, vocabulary: int | None = None) -> None:
+    """Raises UserError (status 2) for sizes that do not fit together.
+
+    `vocabulary` is what the data needs; None while the data has not been looked at.
+    """
+    if model.build:
+        return
+    if not 0.0 <= model.dropout < 1.0:
+        raise UserError(
+            f"model.dropout is {model.dropout:g}, which is not a probability below 1.",
+            "Give model.dropout a value from 0 to less than 1.",
+            2,
+        )
+    if model.kind == "gpt":
+        _check_gpt(model, vocabulary)
+    else:
+        _check_mlp(model)
+
+
+def count_parameters(model: Model, vocabulary: int) -> int:
+    """Number of trained parameters of a built-in model, without building it.
+
+    Raises UserError for a model of the user's own, whose size only building it can tell.
+    """
+    if model.build:
+        raise UserError(f"The size of {model.build} is not known before it is built.", "Count a built-in model.", 2)
+    if model.kind == "mlp":
+        first = (model.inputs + 1) * model.width
+        between = (model.layers - 1) * (model.width + 1) * model.width
+        return first + between + (model.width + 1) * model.classes
+    width = model.width
+    head = width // model.heads
+    attention = 2 * width * width + 2 * width * head * key_value_heads(model)
+    norms = 2 * width + (2 * head if model.qk_norm else 0)
+    block = attention + 3 * width * hidden_width(model) + norms
+    tables = vocabulary_size(model, vocabulary) * (1 if model.tied else 2) + model.bigram
+    return tables * width + model.layers * block + width
+
+
+def _check_gpt(model: Model, vocabulary: int | None) -> None:
+    if model.width % model.heads:
+        raise UserError(
+            f"model.width {model.width} does not divide by model.heads {model.heads}.",
+            f"Take a width that is a multiple of {model.heads}, or heads that divide {model.width}.",
+            2,
+        )
+    head = model.width // model.heads
+    if head % 2:
+        raise UserError(
+            f"A head is {head} wide (model.width / model.heads); rotary positions turn pairs and need an even width.",
+            "Take a width that is an even multiple of model.heads.",
+            2,
+        )
+    if model.heads % key_value_heads(model):
+        raise UserError(
+            f"model.heads {model.heads} does not divide by model.kv_heads {model.kv_heads}.",
+            "Take kv_heads that divides heads; 0 means as many as heads.",
+            2,
+        )
+    if model.bigram == 1:
+        raise UserError(
+            "model.bigram is 1: row 0 is for the first position, so no row is left for pairs.",
+            "Give it at least 2 rows, or 0 for no table.",
+            2,
+        )
+    if vocabulary is not None and model.vocabulary and model.vocabulary < vocabulary:
+        raise UserError(
+            f"The data holds token ids up to {vocabulary - 1}, beyond model.vocabulary {model.vocabulary}.",
+            f"Set model.vocabulary to {vocabulary} or more, or to 0 to take it from the data.",
+            2,
+        )
+
+
+def _check_mlp(model: Model) -> None:
+    if model.inputs < 1:
+        raise UserError("model.inputs is not set.", "Set it to the number of values of one sample.", 2)
+    if model.classes < 1:
+        raise UserError("model.classes is not set.", "Set it to the number of different labels.", 2)

@@ -1,0 +1,118 @@
+"""A run's checkpoints, saved and loaded by all its ranks together."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from trainer.checkpoint import state as saved
+from trainer.checkpoint.store import Store
+from trainer.config import Resolved, differences, from_toml, to_toml
+from trainer.errors import UserError
+from trainer.launch import comm
+from trainer.launch.detect import World
+from trainer.loop import State
+from trainer.optim import Optimizers
+from trainer.precision import Policy
+from trainer.schema import Config
+
+
+class Checkpoints:
+    """Saves and loads a whole run: model, optimizers, counters, loss scale, every rank's random state."""
+
+    def __init__(self, config: Config, world: World, folder: Path, fingerprint: str) -> None:
+        self.store = Store(folder, config.checkpoint.keep)
+        self.config = config
+        self.world = world
+        self.fingerprint = fingerprint
+
+    def find(self) -> Path | None:
+        """The checkpoint to go on from, the same on all ranks; says what was passed over and why."""
+        text = ""
+        if self.world.rank == 0:
+            found = self._find()
+            text = str(found) if found else ""
+        text = comm.broadcast_text(text)
+        return Path(text) if text else None
+
+    def _find(self) -> Path | None:
+        resume = self.config.run.resume
+        if resume not in ("auto", "must", "never"):
+            chosen = self.store.explicit(Path(resume))
+            later = [p for p in self.store.list() if p.name > chosen.name]
+            if later:
+                raise UserError(
+                    f"{self.config.run.folder} holds checkpoints later than {chosen}",
+                    "give another --run.folder, so that they are not overwritten",
+                )
+            return chosen
+        path, passed_over = self.store.newest()
+        for sentence in passed_over:
+            print(f"passed over: {sentence}", file=sys.stderr)
+        if path is None and passed_over:
+            raise UserError("no checkpoint of this run is whole", "start in another --run.folder, or restore one")
+        if path is None and resume == "must":
+            raise UserError(
+                f"{self.config.run.folder} has no checkpoint and run.resume is must", "--run.resume auto", 2
+            )
+        return path
+
+    def save(self, model: nn.Module, optimizers: Optimizers, state: State, policy: Policy, compute: str) -> None:
+        """Collective: every rank writes its own part, then rank 0 commits the whole."""
+        temporary = ""
+        if self.world.rank == 0:
+            temporary = str(self.store.begin(state.step))
+        part = Path(comm.broadcast_text(temporary))
+        try:
+            saved.save_rank_state(part, self.world.rank)
+            if self.world.rank == 0:
+                saved.save_model(part, model)
+                saved.save_optimizer(part, model, optimizers.optimizers)
+            comm.barrier()
+            if self.world.rank == 0:
+                self.store.commit(part, state.step, self._meta(state, policy, compute))
+        except BaseException:
+            if self.world.rank == 0:
+                self.store.abort(part)
+            raise
+
+    def _meta(self, state: State, policy: Policy, compute: str) -> dict[str, object]:
+        return {
+            "state": state.to_dict(),
+            "loss_scale": policy.scale.state() if policy.scale else None,
+            "compute": compute,
+            "fingerprint": self.fingerprint,
+            "world_size": self.world.world_size,
+            "config": to_toml(Resolved(self.config, {}), comments=False),
+        }
+
+    def load(
+        self, path: Path, meta: dict[str, Any], model: nn.Module, optimizers: Optimizers, state: State, policy: Policy
+    ) -> None:
+        """Everything as it was saved. On another number of ranks the random states start anew, said in one line."""
+        saved.load_optimizer(path, model, optimizers.optimizers)
+        state.load(meta["state"])
+        if policy.scale and meta["loss_scale"]:
+            policy.scale.load(meta["loss_scale"])
+        if meta["world_size"] == self.world.world_size:
+            saved.load_rank_state(path, self.world.rank)
+        if self.world.rank == 0:
+            changed = differences(from_toml(meta["config"], str(path)), self.config)
+            changed = [item for item in changed if not item.startswith("run.resume")]
+            print(f"resumed from {path} at step {state.step}", file=sys.stderr)
+            if changed:
+                print("with changed settings: " + "; ".join(changed), file=sys.stderr)
+            if meta["world_size"] != self.world.world_size:
+                print(
+                    f"saved by {meta['world_size']} ranks, resumed by {self.world.world_size}: dropout draws anew",
+                    file=sys.stderr,
+                )
+
+    def check_data(self, meta: dict[str, Any]) -> None:
+        """A cursor into other data means nothing."""
+        if meta["fingerprint"] != self.fingerprint:
+            raise UserError(
+                "the training data is not what this run was started with",
+                "restore the files, or start anew with another --run.folder",
+            )

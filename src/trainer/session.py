@@ -1,0 +1,216 @@
+"""Builds the parts of a run that need torch, in one order, and holds them together until its end."""
+
+import contextlib
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from trainer.checkpoint import state as saved
+from trainer.data import Datasets
+from trainer.data.loader import Loader
+from trainer.errors import UserError
+from trainer.evaluation import Evaluation
+from trainer.launch import comm
+from trainer.launch.detect import World
+from trainer.launch.stop import StopRequest
+from trainer.loop import Loop, Reporters, State
+from trainer.mesh import BatchPlan, total_updates
+from trainer.models import build_model, choose_loss
+from trainer.optim import build_optimizer
+from trainer.precision import Policy, choose, make_policy
+from trainer.resume import Checkpoints
+from trainer.schema import Config
+from trainer.step import LossModule, Step
+
+
+def set_up(config: Config, world: World) -> torch.device:
+    """Picks this rank's device and its number of threads."""
+    threads = config.run.threads or int(os.environ.get("OMP_NUM_THREADS") or 0)
+    threads = threads or max(1, len(os.sched_getaffinity(0)) // world.local_world_size)
+    torch.set_num_threads(threads)
+    kind = config.run.device
+    if kind == "auto":
+        kind = "cuda" if torch.cuda.is_available() else "cpu"
+    if kind == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise UserError("run.device is cuda and this machine has no usable CUDA device", "--run.device cpu, or auto", 2)
+    count = torch.cuda.device_count()
+    if world.local_rank >= count:
+        raise UserError(
+            f"local rank {world.local_rank} has no GPU of its own: there are {count}", f"--nproc {count}", 2
+        )
+    device = torch.device("cuda", world.local_rank)
+    torch.cuda.set_device(device)
+    return device
+
+
+@contextlib.contextmanager
+def process_group(config: Config, world: World, device: torch.device) -> Iterator[None]:
+    """The ranks' common group, for as long as the run lasts. After an error it is left as it is: a tidy end would wait
+    for ranks that may never come."""
+    comm.init(world, device.type, config.parallel.backend, config.fault.timeout)
+    yield
+    comm.shutdown(True)
+
+
+def seed_everything(seed: int, rank: int | None = None) -> None:
+    """Seeds torch, python and numpy: alike on all ranks for the weights, apart for what comes after them."""
+    mixed = seed if rank is None else (seed * 1_000_003 + rank + 1) % 2**63
+    torch.manual_seed(mixed)
+    random.seed(mixed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(mixed % 2**32)
+
+
+def make_model(config: Config, vocabulary: int, policy: Policy, device: torch.device) -> nn.Module:
+    """The model with the weights that the seed gives, whatever the number of ranks."""
+    seed_everything(config.run.seed)
+    model = build_model(config.model, vocabulary=vocabulary)
+    model.to(device=device, dtype=policy.weights)
+    if policy.attention is not None and hasattr(model, "attention_dtype"):
+        own: Any = model
+        own.attention_dtype = policy.attention
+    return model
+
+
+class Training:
+    """An assembled run: its loop, what it reports to, and how it ends."""
+
+    def __init__(self, world: World, data: Datasets, model: nn.Module, loop: Loop, checkpoints: Checkpoints) -> None:
+        self.world = world
+        self.data = data
+        self.model = model
+        self.loop = loop
+        self.reporters = loop.reporters
+        self.state = loop.state
+        self.checkpoints = checkpoints
+
+    def close(self) -> None:
+        """Flushes and closes what is open."""
+        self.loop.loader.close()
+        self.reporters.close()
+
+
+def assemble(
+    config: Config, world: World, device: torch.device, data: Datasets, plan: BatchPlan, folder: Path, stop: StopRequest
+) -> Training:
+    """Model, optimizer, checkpoint and loop, in the order in which each needs the one before."""
+    checkpoints = Checkpoints(config, world, folder, data.fingerprint)
+    found = checkpoints.find()
+    meta = checkpoints.store.meta(found) if found else None
+    if meta:
+        checkpoints.check_data(meta)
+    compute = _compute(config, device, meta, world)
+    policy = make_policy(config.precision, compute, device)
+    model = make_model(config, data.vocabulary, policy, device)
+    if found:
+        saved.load_model(found, model)
+    loss = choose_loss(config.model, model)
+    module: nn.Module = LossModule(model, loss)
+    if world.world_size > 1:
+        from trainer.parallel.ddp import apply_ddp
+
+        module = apply_ddp(module, device, config.parallel.bucket_mb)
+    optimizers = build_optimizer(model, config.optim, device)
+    seed_everything(config.run.seed, world.rank)
+    state = State()
+    if found and meta:
+        checkpoints.load(found, meta, model, optimizers, state, policy)
+    to_device = mover(device)
+    loader = _loader(config, data, plan, world, device)
+    total = total_updates(config, loader.updates_per_epoch)
+    step = Step(module, optimizers, policy, device, clip=config.optim.clip, world_size=world.world_size)
+    evaluation = Evaluation(
+        model,
+        loss,
+        data,
+        policy,
+        device,
+        world,
+        micro=config.eval.micro or plan.micro,
+        limit=config.eval.samples,
+        to_device=to_device,
+    )
+    loop = Loop(
+        config,
+        step,
+        loader,
+        stop,
+        _reporters(config, world, folder, state, total),
+        state=state,
+        total=total,
+        items_per_sample=data.train.tokens_per_sample,
+        to_device=to_device,
+        save=lambda: checkpoints.save(model, optimizers, state, policy, compute),
+        evaluate=evaluation,
+    )
+    return Training(world, data, model, loop, checkpoints)
+
+
+def _compute(config: Config, device: torch.device, meta: dict[str, Any] | None, world: World) -> str:
+    """The number format: what a resumed run began with, else as set or measured by rank 0 for all."""
+    if meta and config.precision.compute == "auto":
+        return str(meta["compute"])
+    chosen = ""
+    if world.rank == 0:
+        chosen, why = choose(config.precision, device, config.model.width)
+        if config.precision.compute == "auto":
+            print(f"precision.compute {chosen}: {why}", file=sys.stderr)
+    return comm.broadcast_text(chosen)
+
+
+def _loader(config: Config, data: Datasets, plan: BatchPlan, world: World, device: torch.device) -> Loader:
+    return Loader(
+        data.train,
+        global_batch=plan.size,
+        micro_batch=plan.micro,
+        dp_rank=world.rank,
+        dp_size=world.world_size,
+        seed=config.run.seed,
+        shuffle=config.data.shuffle,
+        last=config.batch.last,
+        workers=config.data.workers,
+        epochs=None if config.run.steps else config.run.epochs,
+        pin=device.type == "cuda",
+    )
+
+
+def _reporters(config: Config, world: World, folder: Path, state: State, total: int) -> Reporters:
+    from trainer.metrics.progress import Progress
+    from trainer.metrics.writer import MetricsWriter, NullWriter
+
+    first = world.rank == 0
+    metrics = MetricsWriter(folder / "metrics.jsonl", state.step) if first else NullWriter()
+    mode = config.log.progress if first else "none"
+    progress = Progress(total, state.step, mode=mode, every=config.log.every)
+    events = None
+    if config.log.tensorboard and first:
+        from trainer.metrics.tensorboard import EventWriter
+
+        events = EventWriter(folder / "tensorboard", state.step)
+    return Reporters(metrics, progress, events)
+
+
+def mover(device: torch.device) -> Callable[[Any], Any]:
+    """Moves a batch (tensor, or tuples, lists and dicts of them) to the device; on CPU it is there already."""
+    if device.type == "cpu":
+        return lambda batch: batch
+
+    def move(batch: Any) -> Any:
+        if isinstance(batch, torch.Tensor):
+            return batch.to(device, non_blocking=True)
+        if isinstance(batch, dict):
+            return {name: move(value) for name, value in batch.items()}
+        if isinstance(batch, list | tuple):
+            return type(batch)(move(value) for value in batch)
+        return batch
+
+    return move

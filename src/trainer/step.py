@@ -1,0 +1,142 @@
+"""One optimizer update: accumulate, reduce, unscale, clip, step. No I/O; no rank decides anything alone."""
+
+import contextlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainer.optim import Optimizers
+from trainer.precision import Policy
+
+Loss = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
+
+
+class LossModule(nn.Module):
+    """A model and its loss as one module, the unit that data parallelism wraps: forward(batch) -> (sum, count)."""
+
+    def __init__(self, model: nn.Module, loss: Loss) -> None:
+        super().__init__()
+        self.model = model
+        self.loss = loss
+
+    def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """Sum of the loss over the counted items, and their number, both scalars."""
+        return self.loss(self.model, batch)
+
+
+class Outcome:
+    """What one update did. `loss`: mean over the counted items of all ranks; `grad_norm`: before clipping."""
+
+    __slots__ = ("applied", "count", "grad_norm", "loss", "stop")
+
+    def __init__(self, loss: float, count: int, grad_norm: float, applied: bool, stop: bool) -> None:
+        self.loss = loss
+        self.count = count
+        self.grad_norm = grad_norm
+        self.applied = applied
+        self.stop = stop
+
+
+class Step:
+    """Runs updates of one model. `world_size` > 1 needs an initialized process group and a DDP-wrapped `module`.
+
+    The gradient is that of (sum of losses) / (number of counted items) over all ranks and micro-batches. The loss is
+    divided by `divisor`, what the update is expected to count, before backward; where ragged data counts another
+    number, the exact factor is applied to the gradients together with unscaling and clipping, in the one pass over
+    them that clipping costs anyway.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        optimizers: Optimizers,
+        policy: Policy,
+        device: torch.device,
+        *,
+        clip: float,
+        world_size: int,
+    ) -> None:
+        self.module = module
+        self.optimizers = optimizers
+        self.policy = policy
+        self.device = device
+        self.clip = clip
+        self.world_size = world_size
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self._no_sync: Callable[[], contextlib.AbstractContextManager[Any]] = getattr(
+            module, "no_sync", contextlib.nullcontext
+        )
+        self._autocast = policy.autocast(device.type)
+
+    def __call__(
+        self, micro_batches: Sequence[tuple[Any, int]], divisor: float, multiplier: float, stop: bool
+    ) -> Outcome:
+        """Applies one update made of (batch, number of real samples) pairs; 0 real samples count for nothing.
+
+        `multiplier`: the learning rate as a share of its peak; `stop`: this rank was asked to stop. The outcome is the
+        same on all ranks.
+        """
+        sums = self._accumulate(micro_batches, divisor)
+        loss_sum, count, stops = self._reduce(sums, stop)
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        scale = self.policy.scale.scale if self.policy.scale else 1.0
+        factor = divisor / count / scale if count else 0.0
+        norm = _norm(gradients) * factor
+        loss = loss_sum / count if count else math.nan
+        applied = math.isfinite(norm) and math.isfinite(loss)
+        if applied:
+            if self.clip and norm > self.clip:
+                factor *= self.clip / (norm + 1e-6)
+            if factor != 1.0:
+                torch._foreach_mul_(gradients, factor)
+            self.optimizers.set_lr(multiplier)
+            self.optimizers.step()
+        self.optimizers.zero_grad()
+        if self.policy.scale:
+            if applied:
+                self.policy.scale.applied()
+            else:
+                self.policy.scale.overflowed()
+        return Outcome(loss, int(count), norm, applied, stops > 0)
+
+    def _accumulate(self, micro_batches: Sequence[tuple[Any, int]], divisor: float) -> list[tuple[Tensor, Tensor]]:
+        """Forward and backward of every micro-batch; gradients are exchanged in the last one's backward only."""
+        # DDP averages over ranks; what is wanted is the sum
+        weight = self.world_size / divisor
+        if self.policy.scale:
+            weight *= self.policy.scale.scale
+        sums = []
+        last = len(micro_batches) - 1
+        for index, (batch, real) in enumerate(micro_batches):
+            # the forward belongs inside too: DDP decides there whether its backward will synchronize
+            with contextlib.nullcontext() if index == last else self._no_sync():
+                with self._autocast:
+                    total, count = self.module(batch)
+                (total * (weight if real else 0.0)).backward()
+            if real:
+                sums.append((total.detach(), count))
+        return sums
+
+    def _reduce(self, sums: list[tuple[Tensor, Tensor]], stop: bool) -> tuple[float, float, float]:
+        """(loss sum, count, ranks that want to stop) over all ranks: the one small reduction of an update."""
+        if self.world_size == 1 and len(sums) == 1:
+            return float(sums[0][0]), float(sums[0][1]), float(stop)
+        totals = torch.zeros(3, dtype=torch.float64, device=self.device)
+        for total, count in sums:
+            totals[0] += total
+            totals[1] += count
+        totals[2] = float(stop)
+        if self.world_size > 1:
+            torch.distributed.all_reduce(totals)
+        loss_sum, count, stops = totals.tolist()
+        return loss_sum, count, stops
+
+
+def _norm(gradients: list[Tensor]) -> float:
+    """Euclidean norm of all gradients together, as they stand."""
+    if not gradients:
+        return 0.0
+    return float(torch.nn.utils.get_total_norm(gradients, foreach=True))

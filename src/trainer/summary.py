@@ -1,0 +1,51 @@
+"""The end of a complete run: evaluation, a generated sample, and where everything lies."""
+
+import sys
+from pathlib import Path
+
+from trainer.launch import comm
+from trainer.schema import Config
+from trainer.session import Training
+
+
+def finish(config: Config, training: Training, folder: Path) -> None:
+    """Collective: all ranks evaluate, rank 0 prints to standard output."""
+    result = training.loop.evaluate_now()
+    training.reporters.progress.close()
+    if training.world.rank == 0:
+        for line in lines(config, training, folder, result):
+            print(line)
+        sys.stdout.flush()
+    comm.barrier()
+
+
+def lines(config: Config, training: Training, folder: Path, result: dict[str, float]) -> list[str]:
+    """The summary, line by line."""
+    state, loop = training.state, training.loop
+    told = [f"trained: {state.step} updates, {state.cursor} samples"]
+    if loop.seconds:
+        told[0] += f", {loop.seconds:.1f} s in updates"
+    if result:
+        told.append(
+            "validation: " + ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in result.items())
+        )
+    zlib_bits = training.data.zlib_bits_per_byte
+    if "bits_per_byte" in result and zlib_bits:
+        told.append(f"zlib -9 needs {zlib_bits:.4f} bits per byte on the same text")
+    if config.eval.sample_tokens and training.data.tokenizer is not None and config.model.kind == "gpt":
+        from trainer.sample import generate
+
+        text = generate(
+            training.model,
+            training.data.tokenizer,
+            config.eval.prompt,
+            config.eval.sample_tokens,
+            seed=config.run.seed,
+            policy=loop.step.policy,
+        )
+        told += ["sample:", *("    " + line for line in (config.eval.prompt + text).splitlines())]
+    newest = training.checkpoints.store.list()
+    told.append(f"run folder: {folder} (run.toml, metrics.jsonl{', checkpoints/' if newest else ''})")
+    if newest:
+        told.append(f"newest checkpoint: {newest[-1]}")
+    return told

@@ -1,0 +1,131 @@
+"""Loads what a run file names as `file.py:name` or `package.module:name`."""
+
+import difflib
+import hashlib
+import importlib
+import importlib.util
+import os
+import re
+import sys
+import sysconfig
+import traceback
+from types import ModuleType
+
+from trainer.errors import UserError
+
+_NOT_THE_USERS = (os.path.dirname(__file__) + os.sep, sysconfig.get_path("stdlib") + os.sep,
+                  sysconfig.get_path("purelib") + os.sep)  # fmt: skip
+
+
+def load_object(spec: str, what: str) -> object:
+    """The object that `spec` names; `what` is the setting, named in errors.
+
+    A file is relative to the current folder. Its module is registered in `sys.modules` under the file's own name (a
+    longer one where that name is taken), and its folder goes to the front of `sys.path`, as Python does for a script,
+    so that modules beside it can be imported and its objects can be pickled for spawned processes.
+
+    Raises UserError (status 2) for every mistake: no colon, no such file, module or name, an exception on import.
+    """
+    place, colon, name = spec.rpartition(":")
+    if not colon or not place or not name:
+        raise UserError(
+            f"{what} = {spec!r} does not say what to load",
+            f'write {what} = "my_code.py:name" or "package.module:name"',
+            2,
+        )
+    if place.endswith(".py") or os.sep in place or "/" in place:
+        module = _load_file(place, spec, what)
+    else:
+        module = _load_module(place, spec, what)
+    return _find(module, name, place, what)
+
+
+def _load_file(place: str, spec: str, what: str) -> ModuleType:
+    path = os.path.realpath(os.path.expanduser(place))
+    if not os.path.isfile(path):
+        raise UserError(
+            f"{what} = {spec!r}: there is no file {path}",
+            "correct the path; it is relative to the current folder",
+            2,
+        )
+    name = _module_name(path)
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        return loaded
+    folder = os.path.dirname(path)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    importlib.invalidate_caches()
+    found = importlib.util.spec_from_file_location(name, path)
+    if found is None or found.loader is None:
+        raise UserError(f"{what} = {spec!r}: {path} is no Python file", "name a file that ends in .py", 2)
+    module = importlib.util.module_from_spec(found)
+    sys.modules[name] = module
+    try:
+        found.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise _import_failed(error, path, spec, what) from error
+    return module
+
+
+def _module_name(path: str) -> str:
+    """The file's name without `.py`; with a digest of its path where another module has or may want that name."""
+    stem = os.path.splitext(os.path.basename(path))[0]
+    plain = re.sub(r"\W", "_", stem)
+    held = sys.modules.get(plain)
+    if held is not None and os.path.realpath(getattr(held, "__file__", None) or "") == path:
+        return plain
+    if plain == stem and held is None and plain not in sys.stdlib_module_names:
+        return plain
+    return f"{plain}_{hashlib.sha256(path.encode()).hexdigest()[:12]}"
+
+
+def _load_module(place: str, spec: str, what: str) -> ModuleType:
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (place == error.name or place.startswith(error.name + ".")):
+            raise UserError(
+                f"{what} = {spec!r}: there is no module {error.name!r}",
+                f'install it, or name a file: {what} = "folder/file.py:name"',
+                2,
+            ) from error
+        raise _import_failed(error, place, spec, what) from error
+    except (Exception, SystemExit) as error:
+        raise _import_failed(error, place, spec, what) from error
+
+
+def _import_failed(error: BaseException, place: str, spec: str, what: str) -> UserError:
+    return UserError(
+        f"{what} = {spec!r}: importing {place} raised {describe(error)}",
+        "mend that file; `--traceback` shows the whole traceback",
+        2,
+    )
+
+
+def describe(error: BaseException) -> str:
+    """An exception of the user's code in one line: type, message, and the last line of the user's own it passed."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, SyntaxError):
+        return text
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    own = [frame for frame in frames if not frame.filename.startswith(_NOT_THE_USERS)]
+    last = (own or frames or [None])[-1]
+    return text if last is None else f"{text} ({last.filename}, line {last.lineno})"
+
+
+def _find(module: ModuleType, name: str, place: str, what: str) -> object:
+    found: object = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            near = difflib.get_close_matches(part, [n for n in dir(found) if not n.startswith("_")], n=1)
+            raise UserError(
+                f"{what}: {place} has no {name!r}",
+                f"did you mean {near[0]!r}?" if near else f"define {name!r} there, or correct the name",
+                2,
+            )
+        found = getattr(found, part)
+    return found

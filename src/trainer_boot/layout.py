@@ -1,0 +1,111 @@
+"""The byte format of the built file: the one module that both its reader and its writer import.
+
+    0      `#!/usr/bin/env python3` and an empty line
+    24     the header, below; zip readers skip what lies before the first member
+    512    the zip: stored code sections, modules and data, originals, the file table, the central directory
+
+A code section serves one minor version of Python (one bytecode magic number): the code of the boot modules, the index,
+then one blob a module. Numbers are little-endian and unsigned; a check is what `check` gives; CRCs are the zip's.
+
+Header: SIGNATURE; a word of 8 bytes for each of WORDS; SLOTS slots of 8 words: magic number, offset of the section,
+sizes of the boot modules' code and of the index, the check of these, a spare one; then the CRC of all that, and its
+check. "tail" is what follows the last member: the central directory and its end record.
+
+The index and the file table are marshalled, in a version of that format which every Python reads alike. Code is
+marshalled too, and only ever read by a Python whose magic number it carries: another one may crash on it.
+"""
+
+import marshal
+import sys
+from _imp import source_hash
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeAlias
+
+    # offset in the section, size, check, is a package
+    ModuleEntry: TypeAlias = tuple[int, int, bytes, bool]
+    # "package.module:function" to start (or a module alone), top-level folders of modules that have no __init__.py
+    # (namespace packages), modules by name
+    Index: TypeAlias = tuple[str, tuple[str, ...], dict[str, ModuleEntry]]
+    # offset, size there, size and CRC of the content, method
+    FileEntry: TypeAlias = tuple[int, int, int, int, int]
+    # as in the index (twice); modules by name: is it a package; members by path; the text of each module that a
+    # minifier's pass has changed, by path: None where it was left out
+    FileTable: TypeAlias = tuple[
+        str, tuple[str, ...], dict[str, bool], dict[str, FileEntry], dict[str, "FileEntry | None"]
+    ]
+
+SHEBANG = b"#!/usr/bin/env python3\n\n"
+SIGNATURE = b"TRNRPYZ\x01"
+WORDS = ("size", "tail_offset", "tail_check", "tail_crc", "files_offset", "files_size", "files_crc", "spare")
+FIRST_WORD = len(SHEBANG) + len(SIGNATURE)
+TAIL_CHECK = FIRST_WORD + 8 * WORDS.index("tail_check")
+FIRST_SLOT = FIRST_WORD + 8 * len(WORDS)
+SLOT_SIZE = 8 * 8
+SLOTS = 6
+HEADER_CRC = FIRST_SLOT + SLOTS * SLOT_SIZE
+HEADER_CHECK = HEADER_CRC + 8
+HEADER_SIZE = HEADER_CHECK + 8
+BOOT_MODULES = ("trainer_boot", "trainer_boot.layout", "trainer_boot.finder")
+
+FOLDER = "_trainer/"
+BUILD_INFORMATION = FOLDER + "build.json"
+LOCK = FOLDER + "uv.lock"
+REQUIREMENTS = FOLDER + "requirements.json"
+ORIGINALS = FOLDER + "originals"
+FILE_TABLE = FOLDER + "files"
+
+STORED, DEFLATED = 0, 8  # as in a zip
+
+
+def check(data: bytes) -> bytes:
+    """Eight bytes that damaged or foreign data does not have (SipHash: built in, about a gigabyte a second)."""
+    return source_hash(0, data)
+
+
+def word(head: bytes, name: str) -> int:
+    """The header's word of that name."""
+    at = FIRST_WORD + 8 * WORDS.index(name)
+    return int.from_bytes(head[at : at + 8], "little")
+
+
+def pack_header(words: dict[str, int], slots: dict[bytes, list[int | bytes]], crc: "Callable[[bytes], int]") -> bytes:
+    """The first HEADER_SIZE bytes of the file.
+
+    `slots`: magic number -> offset of the section, sizes of the boot modules' code and of the index; their check.
+    ValueError for too many of them.
+    """
+    if len(slots) > SLOTS:
+        raise ValueError(f"a file serves at most {SLOTS} versions of Python")
+    head = SHEBANG + SIGNATURE + b"".join(_word(words.get(name, 0)) for name in WORDS)
+    for magic, numbers in slots.items():
+        head += b"".join(map(_word, [magic, *numbers])).ljust(SLOT_SIZE, b"\0")
+    head = head.ljust(HEADER_CRC, b"\0")
+    return head + _word(crc(head)) + check(head)
+
+
+def _word(value: int | bytes) -> bytes:
+    return value.to_bytes(8, "little") if isinstance(value, int) else value.ljust(8, b"\0")
+
+
+def path_of(name: str, is_package: bool) -> str:
+    """Where in the archive a module's text lies."""
+    return name.replace(".", "/") + ("/__init__.py" if is_package else ".py")
+
+
+def pack(value: "Any") -> bytes:
+    """Marshals tuples, dicts, text, bytes, whole numbers, booleans and None; equal values give equal bytes."""
+    # Version 2 has no back references, which depend on reference counts; the mark of interned text is set on all.
+    return marshal.dumps(_interned(value), 2)
+
+
+def _interned(value: "Any") -> "Any":
+    if isinstance(value, str):
+        return sys.intern(value)
+    if isinstance(value, tuple):
+        return tuple(map(_interned, value))
+    if isinstance(value, dict):
+        return {_interned(key): _interned(each) for key, each in value.items()}
+    return value

@@ -1,0 +1,102 @@
+"""Real ranks on this machine: N processes in one gloo group on loopback, kept for all tests of a session since each
+costs an import of torch."""
+
+import atexit
+import datetime
+import os
+import shutil
+import tempfile
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+import torch.multiprocessing
+
+LIMIT = 100.0  # seconds for one function
+
+
+class Pool:
+    """`count` processes, each waiting for (function, arguments)."""
+
+    def __init__(self, count: int) -> None:
+        context = torch.multiprocessing.get_context("spawn")
+        self.folder = tempfile.mkdtemp(prefix="ranks-")
+        self.pipes: list[Connection] = []
+        self.processes = []
+        for rank in range(count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(rank, count, theirs, self.folder), daemon=True)
+            process.start()
+            theirs.close()
+            self.pipes.append(ours)
+            self.processes.append(process)
+
+    def run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Any]:
+        """What function(rank, count, *arguments) returned, by rank; a failure raises with its traceback."""
+        for pipe in self.pipes:
+            pipe.send((function, arguments))
+        results, failures = [], []
+        for rank, pipe in enumerate(self.pipes):
+            try:
+                good, value = pipe.recv() if pipe.poll(LIMIT) else (False, f"no answer within {LIMIT} s")
+            except EOFError:
+                good, value = False, "the process died"
+            results.append(value)
+            if not good:
+                failures.append(f"rank {rank}:\n{value}")
+        if failures:
+            self.close()
+            _pools.pop(len(self.pipes), None)
+            raise AssertionError("\n".join(failures))
+        return results
+
+    def close(self) -> None:
+        """Ends the processes."""
+        for process in self.processes:
+            process.kill()
+            process.join()
+        for pipe in self.pipes:
+            pipe.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+_pools: dict[int, Pool] = {}
+
+
+def on_ranks(count: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Runs function(rank, count, *arguments) on `count` gloo ranks; function and arguments must pickle."""
+    if count not in _pools:
+        _pools[count] = Pool(count)
+    return _pools[count].run(function, arguments)
+
+
+@atexit.register
+def close_pools() -> None:
+    """Ends all ranks."""
+    for pool in _pools.values():
+        pool.close()
+    _pools.clear()
+
+
+def _serve(rank: int, count: int, pipe: Connection, folder: str) -> None:
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    torch.distributed.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/store",
+        rank=rank,
+        world_size=count,
+        timeout=datetime.timedelta(seconds=LIMIT),
+    )
+    while True:
+        try:
+            function, arguments = pipe.recv()
+        except EOFError:
+            os._exit(0)
+        try:
+            result = True, function(rank, count, *arguments)
+        except BaseException:
+            result = False, traceback.format_exc()
+        pipe.send(result)

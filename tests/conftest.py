@@ -1,0 +1,31 @@
+"""What every test may rely on: no leaked variables, and ranks that end with the session."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def environment_as_it_was() -> Iterator[None]:
+    """A test that changes the environment without monkeypatch fails."""
+    before = _variables()
+    yield
+    after = _variables()
+    assert after == before, f"changed variables: {set(after.items()) ^ set(before.items())}"
+
+
+def _variables() -> dict[str, str]:
+    """The environment without what pytest and torch set in their own processes."""
+    own = ("PYTEST_", "TORCHINDUCTOR_", "KMP_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(own)}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ranks_end() -> Iterator[None]:
+    yield
+    import sys
+
+    beds = sys.modules.get("tests.beds.ranks")
+    if beds is not None:
+        beds.close_pools()

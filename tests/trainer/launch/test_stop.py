@@ -1,0 +1,89 @@
+"""Signals as a request to stop."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from trainer.launch.stop import NOTICE, StopRequest
+
+
+@pytest.fixture
+def stop() -> Iterator[StopRequest]:
+    request = StopRequest()
+    request.install()
+    yield request
+    request.uninstall()
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1"])
+def test_first_signal_is_noted(stop: StopRequest, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert not stop.requested and stop.signal == ""
+    signal.raise_signal(signal.Signals[name])
+    assert stop.requested and stop.signal == name
+    assert capfd.readouterr() == ("", NOTICE)
+
+
+def test_more_signals_change_nothing(stop: StopRequest, capfd: pytest.CaptureFixture[str]) -> None:
+    for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+        signal.raise_signal(number)
+    assert stop.signal == "SIGUSR1"
+    assert capfd.readouterr().err == NOTICE
+
+
+def test_quiet_on_other_ranks(capfd: pytest.CaptureFixture[str]) -> None:
+    request = StopRequest(quiet=True)
+    request.install()
+    signal.raise_signal(signal.SIGTERM)
+    request.uninstall()
+    assert request.requested
+    assert capfd.readouterr().err == ""
+
+
+def test_handlers_and_mask_are_given_back() -> None:
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+    before = [signal.getsignal(number) for number in numbers]
+    request = StopRequest()
+    for _ in range(2):
+        request.install()
+        assert signal.getsignal(signal.SIGTERM) not in before
+        request.uninstall()
+        assert [signal.getsignal(number) for number in numbers] == before
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
+
+
+def test_signal_held_back_before_is_not_lost(capfd: pytest.CaptureFixture[str]) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        request = StopRequest()
+        request.install()
+        assert request.signal == "SIGTERM"
+        request.uninstall()
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == {signal.SIGTERM}
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+
+
+def test_second_interrupt_leaves_at_once() -> None:
+    code = (
+        "import signal, sys; from trainer.launch.stop import StopRequest; StopRequest().install()\n"
+        "try:\n"
+        "    signal.raise_signal(signal.SIGINT); print('saving', flush=True); signal.raise_signal(signal.SIGINT)\n"
+        "finally:\n"
+        "    print('never said')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "saving\n", NOTICE)
+
+
+def test_notice_is_no_error_without_stderr() -> None:
+    code = (
+        "import os, signal; from trainer.launch.stop import StopRequest; stop = StopRequest(); stop.install()\n"
+        "os.close(2); signal.raise_signal(signal.SIGTERM); print(stop.signal)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stdout) == (0, "SIGTERM\n")

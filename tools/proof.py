@@ -1,0 +1,76 @@
+"""What the prove_* tools share: where results go, the file under proof, and running it."""
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PYZ = ROOT / "dist" / "trainer.pyz"
+
+
+def need_pyz(path: Path = PYZ) -> Path:
+    """The built file; says how to make it where there is none."""
+    if not path.is_file():
+        raise SystemExit(f"error: {path} is not there\nfix: uv run python -m build")
+    return path
+
+
+def train(pyz: Path, folder: Path, *arguments: str, **more: Any) -> "subprocess.CompletedProcess[str]":
+    """Runs `trainer.pyz train` to its end in `folder`."""
+    return subprocess.run(
+        [sys.executable, str(pyz), "train", *arguments], cwd=folder, capture_output=True, text=True, check=False, **more
+    )
+
+
+def losses(run_folder: Path) -> list[float]:
+    """The loss of every update of a run."""
+    rows = [json.loads(line) for line in (run_folder / "metrics.jsonl").read_text().splitlines()]
+    return [row["loss"] for row in rows if "step" in row]
+
+
+def weights_sha256(run_folder: Path) -> str:
+    """Digest of the newest checkpoint's weights file; equal bytes for equal weights."""
+    newest = sorted((run_folder / "checkpoints").glob("step-*"))[-1]
+    return f"{newest.name}:{hashlib.sha256((newest / 'model.pt').read_bytes()).hexdigest()}"
+
+
+def small_text(folder: Path, size: int = 300_000) -> Path:
+    """A text file of the standard library's own sources."""
+    parts: list[bytes] = []
+    total = 0
+    for path in sorted(Path(os.__file__).parent.glob("*.py")):
+        data = path.read_bytes()
+        parts.append(data)
+        total += len(data)
+        if total >= size:
+            break
+    target = folder / "text.txt"
+    target.write_bytes(b"".join(parts)[:size])
+    return target
+
+
+def write(name: str, result: dict[str, Any]) -> Path:
+    """docs/proofs/NAME.json: the result, with the commit and the machine it was found on."""
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    changed = subprocess.run(
+        ["git", "status", "--porcelain", "-uno"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    from importlib.metadata import version
+
+    result = {
+        "commit": commit.stdout.strip() + (" with changes" if changed.stdout.strip() else ""),
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "cores": len(os.sched_getaffinity(0)),
+        **result,
+    }
+    target = ROOT / "docs" / "proofs" / f"{name}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"wrote {target.relative_to(ROOT)}", file=sys.stderr)
+    return target

@@ -1,0 +1,177 @@
+"""Wrong run files, flags and surroundings: what is printed for each, and the exit status.
+
+Each must end with one `error:` line and one `fix:` line, no traceback, and the status of the table below. Mounts a
+small tmpfs and a read-only one, so it wants root; without it those two are left out and said so.
+
+    uv run python -m tools.prove_errors                writes docs/proofs/errors.json
+"""
+
+import argparse
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.proof import need_pyz, small_text, train, write
+
+SMALL = (
+    "--data.sequence",
+    "64",
+    "--batch.size",
+    "8",
+    "--model.layers",
+    "2",
+    "--model.width",
+    "64",
+    "--model.heads",
+    "2",
+    "--run.steps",
+    "4",
+    "--log.progress",
+    "none",
+    "--data.holdout",
+    "0",
+    "--precision.compute",
+    "fp32",
+)
+
+
+@contextlib.contextmanager
+def mounted(place: Path, options: str) -> Iterator[Path]:
+    """A tmpfs at `place` for a while."""
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+class Trials:
+    """Runs the wrong starts of one folder and collects what they print."""
+
+    def __init__(self, pyz: Path, folder: Path) -> None:
+        self.pyz = pyz
+        self.folder = folder
+        self.rows: list[dict[str, object]] = []
+        self.data = small_text(folder, 50_000)
+        (folder / "run.toml").write_text(f'[data]\ntext = ["{self.data}"]\n')
+
+    def start(self, name: str, status: int, *arguments: str, python: str = sys.executable) -> None:
+        """One wrong start."""
+        if python == sys.executable:
+            done = train(self.pyz, self.folder, *arguments)
+        else:
+            done = subprocess.run(
+                [python, str(self.pyz), "train", *arguments],
+                cwd=self.folder,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        self.judge(name, status, done)
+
+    def judge(self, name: str, status: int, done: "subprocess.CompletedProcess[str]") -> None:
+        """Prints and keeps one row."""
+        lines = [line for line in done.stderr.splitlines() if line.startswith(("error:", "fix:"))]
+        good = (
+            done.returncode == status
+            and sum(line.startswith("error:") for line in lines) == 1
+            and sum(line.startswith("fix:") for line in lines) == 1
+            and "Traceback" not in done.stderr
+        )
+        told = [line.replace(str(self.folder), "...").replace(sys.prefix, "...") for line in lines]
+        self.rows.append({"what": name, "status": done.returncode, "printed": told, "good": good})
+        print(f"{'good' if good else 'BAD '} {name}: status {done.returncode}")
+        for line in told if good else done.stderr.splitlines()[-12:]:
+            print(f"       {line}")
+
+
+def usage(trials: Trials) -> None:
+    """Mistakes in files and flags."""
+    folder = trials.folder
+    (folder / "misspelt.toml").write_text("[optim]\nlearning_rat = 0.1\nwarmupp = 3\n")
+    (folder / "wrong.toml").write_text('[run]\nsteps = "many"\n')
+    trials.start("misspelt key in a run file", 2, "misspelt.toml")
+    trials.start("misspelt flag", 2, "run.toml", "--optim.warmpu", "3")
+    trials.start("wrong type in a run file", 2, "wrong.toml")
+    trials.start("value out of range", 2, "run.toml", "--optim.lr", "nan")
+    trials.start("missing data", 2, "run.toml", "--data.text", str(folder / "nowhere" / "*.txt"))
+    trials.start("batch that does not divide", 2, "run.toml", "--batch.size", "7", "--nproc", "2")
+    trials.start("unknown device", 2, "run.toml", "--run.device", "tpu")
+    trials.start("heads that do not divide the width", 2, "run.toml", *SMALL, "--model.heads", "3")
+
+
+def surroundings(trials: Trials) -> None:
+    """A folder, a disk, a file or an environment that does not serve."""
+    folder, pyz = trials.folder, trials.pyz
+    if os.geteuid() == 0:
+        with mounted(folder / "locked", "ro") as locked:
+            trials.start("no permission to the run folder", 1, "run.toml", *SMALL, "--run.folder", str(locked / "r"))
+        with mounted(folder / "full", "size=300k") as full:
+            trials.start(
+                "full disk",
+                1,
+                "run.toml",
+                *SMALL,
+                "--run.folder",
+                str(full / "r"),
+                "--data.cache",
+                str(folder / "tokens"),
+            )
+    else:
+        print("left out without root: read-only mount, full disk")
+    damaged = folder / "damaged.pyz"
+    raw = bytearray(pyz.read_bytes())
+    raw[len(raw) // 2 : len(raw) // 2 + 4096] = bytes(4096)
+    damaged.write_bytes(raw)
+    truncated = folder / "truncated.pyz"
+    truncated.write_bytes(pyz.read_bytes()[: len(raw) // 3])
+    for name, file in (("damaged archive", damaged), ("truncated archive", truncated)):
+        done = subprocess.run(
+            [sys.executable, str(file), "self", "verify"], capture_output=True, text=True, check=False, cwd=folder
+        )
+        if name == "truncated archive" and "can't find '__main__'" in done.stderr:
+            print(f"note {name}: Python itself refuses it: {done.stderr.strip().splitlines()[-1]}")
+            continue
+        trials.judge(name, 1, done)
+    assert train(pyz, folder, "run.toml", *SMALL, "--run.folder", "first").returncode == 0
+    trials.start("checkpoint of another model", 2, "run.toml", *SMALL, "--run.folder", "first", "--model.width", "32")
+    trials.start(
+        "a folder that holds a run, resume never",
+        2,
+        "run.toml",
+        *SMALL,
+        "--run.folder",
+        "first",
+        "--run.resume",
+        "never",
+    )
+    bare = folder / "bare"
+    venv.create(bare, with_pip=False)
+    trials.start("environment without torch", 3, "run.toml", *SMALL, python=str(bare / "bin" / "python"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        pyz = folder / "trainer.pyz"
+        shutil.copy(need_pyz(), pyz)
+        trials = Trials(pyz, folder)
+        usage(trials)
+        surroundings(trials)
+    good = sum(bool(row["good"]) for row in trials.rows)
+    print(f"{good} of {len(trials.rows)} as they should be")
+    write("errors", {"good": good, "rows": trials.rows})
+    return 0 if good == len(trials.rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
