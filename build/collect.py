@@ -17,9 +17,10 @@ from packaging.utils import canonicalize_name
 
 from build.cache import key_of
 from build.errors import BuildError
+from build.imports import mentions
 from build.lock import Package
 from build.metadata import metadata_files
-from build.resolve import Resolution
+from build.resolve import BUNDLED, Resolution
 from build.tree import File, Tree
 
 OWN = ("trainer", "trainer_boot")
@@ -44,7 +45,7 @@ def collect(resolution: Resolution, source_root: Path, cache: Path) -> Tree:
     sources = [
         *_own(source_root, resolution.root.name),
         *metadata_files(source_root / "pyproject.toml", resolution.root.version, OWN),
-        *_bundled(resolution.bundled, source_root, cache),
+        *_bundled(resolution, source_root, cache),
     ]
     modules = _modules(sources)
     tree = Tree.of(_file(source, modules) for source in sources)
@@ -69,8 +70,9 @@ def _own(source_root: Path, distribution: str) -> Iterator[tuple[str, bytes, str
                 yield "/".join(parts), path.read_bytes(), distribution
 
 
-def _bundled(packages: tuple[Package, ...], source_root: Path, cache: Path) -> list[tuple[str, bytes, str]]:
+def _bundled(resolution: Resolution, source_root: Path, cache: Path) -> list[tuple[str, bytes, str]]:
     """The files of the bundled packages; a damaged copy in the cache is fetched again, once."""
+    packages = resolution.bundled
     if not packages:
         return []
     lines = sorted(_requirement(package) for package in packages)
@@ -80,7 +82,8 @@ def _bundled(packages: tuple[Package, ...], source_root: Path, cache: Path) -> l
             return list(_installed(folder, packages))
         except BuildError:
             shutil.rmtree(folder)
-    _fetch(lines, folder, source_root)
+    indexes = {each.index for each in resolution.requirements if each.kind == BUNDLED and each.index}
+    _fetch(lines, sorted(indexes), folder, source_root)
     return list(_installed(folder, packages))
 
 
@@ -91,8 +94,8 @@ def _requirement(package: Package) -> str:
     return " ".join([f"{package.name}=={package.version}", *(f"--hash={value}" for value in hashes)])
 
 
-def _fetch(lines: list[str], folder: Path, source_root: Path) -> None:
-    """Installs exactly these wheels into `folder`, which appears whole or not at all."""
+def _fetch(lines: list[str], indexes: list[str], folder: Path, source_root: Path) -> None:
+    """Installs exactly these wheels into `folder`, which appears whole or not at all; `indexes`: besides the usual."""
     uv = _find_uv()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as temporary:
@@ -100,9 +103,10 @@ def _fetch(lines: list[str], folder: Path, source_root: Path) -> None:
         wanted.write_text("\n".join(lines) + "\n", encoding="utf-8")
         command = [uv, "pip", "install", "--target", str(target), "--no-deps", "--require-hashes"]
         command += ["--only-binary", ":all:", "--python", sys.executable, "--link-mode", "copy", "--no-progress"]
+        command += [word for index in indexes for word in ("--index", index)]
         done = subprocess.run([*command, "-r", str(wanted)], cwd=source_root, capture_output=True, text=True)
         if done.returncode:
-            said = " / ".join(line.strip() for line in done.stderr.splitlines()[-4:] if line.strip())
+            said = " ".join(done.stderr.partition("error:")[2].split())
             raise BuildError(
                 f"uv could not fetch the bundled packages: {said or f'exit status {done.returncode}'}",
                 "check the network and the index settings of uv, then build again: what is fetched once is kept",
@@ -223,8 +227,6 @@ def _bare_folder(parents: list[str], packages: set[str]) -> str | None:
 
 def _imported(folder: str, sources: list[tuple[str, bytes, str]]) -> bool:
     """True where a module imports what is in the folder or spells its dotted name."""
-    from build.imports import mentions
-
     dotted = folder.replace("/", ".")
     last = dotted.rpartition(".")[2].encode()
     return any(path.endswith(".py") and last in data and mentions(path, data, dotted) for path, data, _ in sources)

@@ -1,10 +1,8 @@
-"""What modules say about other modules and about their own files, read from their syntax trees."""
+"""Which other modules a module names, read from its syntax tree."""
 
 import ast
 import warnings
 from collections.abc import Iterator
-
-from build.tree import Tree
 
 
 def mentions(path: str, source: bytes, dotted: str) -> bool:
@@ -18,27 +16,6 @@ def mentions(path: str, source: bytes, dotted: str) -> bool:
             if name == dotted or name.startswith(f"{dotted}."):
                 return True
     return False
-
-
-def paths_from_file(tree: Tree, own: str) -> list[str]:
-    """Places in bundled packages (all but the distribution `own`) that use `__file__`.
-
-    Such a path leads into the archive: opening it fails, where importlib.resources would have worked. One line each.
-    """
-    found = []
-    for file in tree.modules():
-        if file.package == own or file.original is None or b"__file__" not in file.original:
-            continue
-        module = _parse(file.original)
-        lines = sorted(
-            {
-                node.lineno
-                for node in ast.walk(module or ast.Module([], []))
-                if isinstance(node, ast.Name) and node.id == "__file__" and isinstance(node.ctx, ast.Load)
-            }
-        )
-        found += [f"{file.package}: {file.module}, line {line}, makes a path from __file__" for line in lines]
-    return found
 
 
 def _parse(source: bytes) -> ast.Module | None:

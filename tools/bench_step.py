@@ -128,9 +128,8 @@ def hand_written(work: Work) -> Block:
 
 def ours(work: Work) -> Block:
     """The trainer's own loop, assembled as `trainer train` does."""
-    from trainer.data import open_data
-
     from trainer import session
+    from trainer.data.datasets import open_data
     from trainer.launch.detect import detect
     from trainer.launch.stop import StopRequest
     from trainer.mesh import plan_batch
@@ -139,7 +138,7 @@ def ours(work: Work) -> Block:
     folder.mkdir()
     data = open_data(work.config, folder, prepare=True)
     training = session.assemble(
-        work.config, detect({}), torch.device("cpu"), data, plan_batch(work.config, 1), folder, StopRequest()
+        work.config, detect({}), torch.device("cpu"), data, plan_batch(work.config, 1), None, StopRequest()
     )
     updates = iter(training.loop.loader.updates(0))
     training.model.load_state_dict(work.model().state_dict())

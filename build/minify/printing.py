@@ -15,7 +15,6 @@ from python_minifier.module_printer import ModulePrinter
 from build.minify.compare import difference
 from build.minify.transform import decode, parse
 
-
 DEEPEST = 10_000
 """Frames that the printer may use; it takes three to five for each level of nesting."""
 

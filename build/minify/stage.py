@@ -15,6 +15,9 @@ from build.minify.report import Refusal, Report, Row
 from build.minify.transform import PRINT, BrokenPromise, decode, transform_text
 from build.tree import File, Tree
 
+Plan = dict[str, tuple[str, ...] | None]
+"""Path of a module -> the passes it may go through; None: it is not to be touched."""
+
 
 def minify(tree: Tree, policy: Policy, cache: Path) -> tuple[Tree, Report]:
     """Every module shortened as far as the policy goes and can be shown to be safe; data files untouched.
@@ -24,11 +27,10 @@ def minify(tree: Tree, policy: Policy, cache: Path) -> tuple[Tree, Report]:
     """
     store = Cache(cache)
     readers = _docstring_readers(tree, policy)
-    outcomes: dict[str, Outcome] = {}
-    for file in tree.modules():
-        outcomes[file.path] = _outcome(file, _passes_for(file, policy, readers), store)
+    plan = {file.path: _passes_for(file, policy, readers) for file in tree.modules()}
+    outcomes = {file.path: _outcome(file, plan[file.path], store) for file in tree.modules()}
     minified = tree.map(lambda file: _with(file, outcomes.get(file.path)))
-    return minified, _report(tree, outcomes, readers)
+    return minified, _report(tree, plan, outcomes, readers)
 
 
 def shorten(original: bytes, passes: tuple[str, ...]) -> Outcome:
@@ -77,23 +79,23 @@ def _outcome(file: File, passes: tuple[str, ...] | None, store: Cache) -> Outcom
 
 def _passes_for(file: File, policy: Policy, readers: dict[str, str]) -> tuple[str, ...] | None:
     """The names of the passes that this file may go through; None where it is not to be touched."""
-    assert file.module is not None
-    if covers(policy.exclude, file.module):
+    if covers(policy.exclude, file):
         return None
-    keep = file.package in readers or covers(policy.keep_docstrings, file.module)
+    read = file.package in readers and not covers(policy.strip_docstrings, file)
+    keep = read or covers(policy.keep_docstrings, file)
     return tuple(name for name in policy.passes if not (keep and name == Docstrings.name))
 
 
 def _docstring_readers(tree: Tree, policy: Policy) -> dict[str, str]:
     """Distributions that read their docstrings -> where this was seen first."""
     if Docstrings.name not in policy.passes:
-        return {file.package: "kept: not asked for" for file in tree.modules()}
+        return {}
     readers: dict[str, str] = {}
     for file in tree.modules():
         if file.package not in readers and file.original is not None:
             reason = reads_docstrings(file.original)
             if reason is not None:
-                readers[file.package] = f"kept: {file.path}, {reason}"
+                readers[file.package] = f"{file.path}, {reason}"
     return readers
 
 
@@ -101,7 +103,7 @@ def _with(file: File, outcome: Outcome | None) -> File:
     return file if outcome is None else replace(file, data=outcome.data, passes=outcome.passes)
 
 
-def _report(tree: Tree, outcomes: dict[str, Outcome], readers: dict[str, str]) -> Report:
+def _report(tree: Tree, plan: Plan, outcomes: dict[str, Outcome], readers: dict[str, str]) -> Report:
     packages: dict[str, list[File]] = {}
     for file in tree.modules():
         packages.setdefault(file.package, []).append(file)
@@ -111,12 +113,24 @@ def _report(tree: Tree, outcomes: dict[str, Outcome], readers: dict[str, str]) -
             len(files),
             (sum(len(file.original or b"") for file in files), sum(len(outcomes[file.path].data) for file in files)),
             (_total(files, outcomes, 0), _total(files, outcomes, 1)),
-            readers.get(package, "removed"),
+            _docstrings(files, plan, readers),
         )
         for package, files in sorted(packages.items())
     ]
     refused = [Refusal(path, outcome.refused) for path, outcome in outcomes.items() if outcome.refused is not None]
     return Report(tuple(rows), tuple(sorted(refused, key=lambda refusal: refusal.path)))
+
+
+def _docstrings(files: list[File], plan: Plan, readers: dict[str, str]) -> str:
+    """What became of a distribution's docstrings, in a few words."""
+    kept = [file for file in files if Docstrings.name not in (plan[file.path] or ())]
+    if not kept:
+        return "removed"
+    if len(kept) < len(files):
+        return f"removed, kept in {len(kept)} modules"
+    if all(plan[file.path] is None for file in files):
+        return "kept: excluded"
+    return f"kept: {readers.get(files[0].package, 'asked for')}"
 
 
 def _total(files: Iterable[File], outcomes: dict[str, Outcome], side: int) -> int:

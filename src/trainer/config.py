@@ -256,6 +256,12 @@ def _check_together(config: Config) -> None:
     sources = [name for name in ("text", "jsonl", "dataset") if getattr(config.data, name)]
     if len(sources) > 1:
         raise UserError(f"data.{sources[0]} and data.{sources[1]} are both given", "keep one of them", 2)
+    if config.data.holdout == 1 and not config.data.validation and not config.data.dataset:
+        raise UserError(
+            "data.holdout 1 makes every document validation and leaves none to train on",
+            "--data.holdout 2 or more, or 0 for no validation",
+            2,
+        )
     if config.batch.size and config.batch.tokens:
         raise UserError("batch.size and batch.tokens are both given", "keep one of them", 2)
     if config.batch.tokens % config.data.sequence:

@@ -12,7 +12,7 @@ from trainer.precision import Policy
 from trainer.step import Loss
 
 if TYPE_CHECKING:
-    from trainer.data import Datasets
+    from trainer.data.datasets import Datasets
 
 
 class Evaluation:
@@ -82,6 +82,6 @@ class Evaluation:
         result = {"loss": loss, "perplexity": math.exp(loss) if loss < 700 else math.inf}
         if self.data.validation_bytes:
             # every token of the stream but the first is predicted once
-            tokens = self.data.validation_tokens - 1
+            tokens = int(self.data.info["validation_tokens"]) - 1
             result["bits_per_byte"] = loss * tokens / math.log(2) / self.data.validation_bytes
         return result

@@ -44,8 +44,9 @@ def locked(folder: Path) -> Iterator[None]:
     """Holds the folder for one trainer; a second one is refused. The lock goes with the process, however it ends."""
     with open(folder / ".lock", "w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            # a record lock: unlike flock it is not inherited by loader workers that may outlive a killed rank
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
             raise UserError(
                 f"another trainer is using the run folder {folder}", "wait for it, or choose another with --run.folder"
             ) from None

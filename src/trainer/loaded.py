@@ -9,7 +9,7 @@ from trainer import folder, session
 from trainer.checkpoint import state as saved
 from trainer.checkpoint.store import Store
 from trainer.config import resolve
-from trainer.data import Datasets, open_data
+from trainer.data.datasets import Datasets, open_data
 from trainer.errors import UserError
 from trainer.launch.detect import World
 from trainer.precision import Policy, make_policy

@@ -200,6 +200,6 @@ class Loop:
 
     def _save(self) -> None:
         # what a resumed run will not redo must be on the disk first
-        self.reporters.metrics.flush()
+        self.reporters.metrics.flush(sync=True)
         self.save()
         self.saved_step = self.state.step

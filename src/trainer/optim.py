@@ -73,9 +73,13 @@ class Optimizers:
 
     def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         self.optimizers = list(optimizers)
-        groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
-        self._peaks: list[tuple[Group, float]] = [(group, float(group["lr"])) for group in groups]
-        self._parameters: list[Tensor] = [parameter for group in groups for parameter in group["params"]]
+        self._peaks = [[float(group["lr"]) for group in optimizer.param_groups] for optimizer in self.optimizers]
+        self._parameters: list[Tensor] = [
+            parameter
+            for optimizer in self.optimizers
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        ]
 
     def step(self) -> None:
         """Applies the gradients."""
@@ -89,8 +93,10 @@ class Optimizers:
 
     def set_lr(self, multiplier: float) -> None:
         """Sets every group's learning rate to `multiplier` times its peak."""
-        for group, peak in self._peaks:
-            group["lr"] = peak * multiplier
+        for optimizer, peaks in zip(self.optimizers, self._peaks, strict=True):
+            # looked up each time: an optimizer's load_state_dict puts other groups in place
+            for group, peak in zip(optimizer.param_groups, peaks, strict=True):
+                group["lr"] = peak * multiplier
 
 
 def build_optimizer(model: nn.Module, optim: Optim, device: torch.device) -> Optimizers:
@@ -174,9 +180,19 @@ def _has_fused(device: torch.device) -> bool:
 def _own(model: nn.Module, optim: Optim) -> list[torch.optim.Optimizer]:
     from torch.optim import Optimizer
 
-    from trainer.user_code import load_object
+    from trainer.user_code import describe, load_object
 
-    built = load_object(optim.build, "optim.build")(model, optim)
+    build = load_object(optim.build, "optim.build")
+    if not callable(build):
+        raise UserError(f"optim.build: {optim.build} is no function.", "Name one that takes (model, optim).", 2)
+    try:
+        built = build(model, optim)
+    except Exception as error:
+        raise UserError(
+            f"optim.build: {optim.build} raised {describe(error)}",
+            "Mend it; it is called with (model, config.optim); --traceback shows the whole traceback.",
+            2,
+        ) from error
     found = list(built) if isinstance(built, list | tuple) else [built]
     if not found or not all(isinstance(optimizer, Optimizer) for optimizer in found):
         raise UserError(

@@ -27,37 +27,6 @@ class Checkpoints:
         self.world = world
         self.fingerprint = fingerprint
 
-    def find(self) -> Path | None:
-        """The checkpoint to go on from, the same on all ranks; says what was passed over and why."""
-        text = ""
-        if self.world.rank == 0:
-            found = self._find()
-            text = str(found) if found else ""
-        text = comm.broadcast_text(text)
-        return Path(text) if text else None
-
-    def _find(self) -> Path | None:
-        resume = self.config.run.resume
-        if resume not in ("auto", "must", "never"):
-            chosen = self.store.explicit(Path(resume))
-            later = [p for p in self.store.list() if p.name > chosen.name]
-            if later:
-                raise UserError(
-                    f"{self.config.run.folder} holds checkpoints later than {chosen}",
-                    "give another --run.folder, so that they are not overwritten",
-                )
-            return chosen
-        path, passed_over = self.store.newest()
-        for sentence in passed_over:
-            print(f"passed over: {sentence}", file=sys.stderr)
-        if path is None and passed_over:
-            raise UserError("no checkpoint of this run is whole", "start in another --run.folder, or restore one")
-        if path is None and resume == "must":
-            raise UserError(
-                f"{self.config.run.folder} has no checkpoint and run.resume is must", "--run.resume auto", 2
-            )
-        return path
-
     def save(self, model: nn.Module, optimizers: Optimizers, state: State, policy: Policy, compute: str) -> None:
         """Collective: every rank writes its own part, then rank 0 commits the whole."""
         temporary = ""

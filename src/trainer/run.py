@@ -2,9 +2,7 @@
 
 import contextlib
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trainer import folder as run_folder
 from trainer.config import Resolved, to_toml
@@ -13,9 +11,6 @@ from trainer.launch.detect import World
 from trainer.launch.stop import StopRequest
 from trainer.mesh import plan_batch
 from trainer.schema import Config
-
-if TYPE_CHECKING:
-    from trainer.data import Datasets
 
 STOPPED = 75
 
@@ -27,15 +22,17 @@ def run(resolved: Resolved, world: World, stop: StopRequest) -> int:
     plan = plan_batch(config, world.world_size)
     run_folder.make(folder, config.run.resume)
     with run_folder.locked(folder) if world.rank == 0 else contextlib.nullcontext():
-        # the data comes before torch: a missing file is told in milliseconds
-        data = open_data_together(config, folder, world.rank)
+        found = prepare(config, folder) if world.rank == 0 else None
         require_torch()
         from trainer import session
+        from trainer.data.datasets import open_data
         from trainer.summary import finish
 
         device = session.set_up(config, world)
         with session.process_group(config, world, device):
-            training = session.assemble(config, world, device, data, plan, folder, stop)
+            # rank 0 has prepared the data before it came here; all trust what they find
+            data = open_data(config, folder, prepare=False)
+            training = session.assemble(config, world, device, data, plan, found, stop)
             if world.rank == 0:
                 run_folder.write_run_file(folder, to_toml(resolved))
             complete = training.loop.run()
@@ -49,15 +46,25 @@ def run(resolved: Resolved, world: World, stop: StopRequest) -> int:
     return STOPPED
 
 
-def open_data_together(config: Config, folder: Path, rank: int) -> "Datasets":
-    """Rank 0 prepares the data, however long that takes; the others wait for its files."""
-    from trainer.data import is_prepared, open_data
+def prepare(config: Config, folder: Path) -> Path | None:
+    """What rank 0 does before torch is imported, so that a missing file is told in milliseconds: finds the checkpoint
+    to go on from, and prepares the data, however long that takes."""
+    from trainer import newest
 
-    if rank == 0:
-        return open_data(config, folder, prepare=True)
-    while not is_prepared(config, folder):
-        time.sleep(0.1)
-    return open_data(config, folder, prepare=False)
+    found = newest.find(config)
+    if not config.data.dataset:
+        from trainer.checkpoint.store import Store
+        from trainer.data.prepare import prepare as prepare_files
+        from trainer.data.tokenize import open_tokenizer
+
+        keep = str(Store(folder, config.checkpoint.keep).meta(found)["fingerprint"]) if found else ""
+        prepare_files(config.data, folder, open_tokenizer(config.data.tokenizer), keep=keep, zlib=wants_zlib(config))
+    return found
+
+
+def wants_zlib(config: Config) -> bool:
+    """The embedded default compares itself with zlib; a corpus of terabytes is not read once more for that."""
+    return any(item.startswith("python:") for item in config.data.text)
 
 
 def require_torch() -> None:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,18 @@ import torch
 from torch import nn
 
 from trainer.checkpoint import state as saved
-from trainer.data import Datasets
+from trainer.data.datasets import Datasets
 from trainer.data.loader import Loader
 from trainer.errors import UserError
 from trainer.evaluation import Evaluation
 from trainer.launch import comm
+from trainer.launch.cores import usable_cores
 from trainer.launch.detect import World
 from trainer.launch.stop import StopRequest
 from trainer.loop import Loop, Reporters, State
 from trainer.mesh import BatchPlan, total_updates
 from trainer.models import build_model, choose_loss
+from trainer.moving import moved
 from trainer.optim import build_optimizer
 from trainer.precision import Policy, choose, make_policy
 from trainer.resume import Checkpoints
@@ -32,7 +34,7 @@ from trainer.step import LossModule, Step
 def set_up(config: Config, world: World) -> torch.device:
     """Picks this rank's device and its number of threads."""
     threads = config.run.threads or int(os.environ.get("OMP_NUM_THREADS") or 0)
-    threads = threads or max(1, len(os.sched_getaffinity(0)) // world.local_world_size)
+    threads = threads or max(1, usable_cores() // world.local_world_size)
     torch.set_num_threads(threads)
     kind = config.run.device
     if kind == "auto":
@@ -100,11 +102,22 @@ class Training:
 
 
 def assemble(
-    config: Config, world: World, device: torch.device, data: Datasets, plan: BatchPlan, folder: Path, stop: StopRequest
+    config: Config,
+    world: World,
+    device: torch.device,
+    data: Datasets,
+    plan: BatchPlan,
+    found: Path | None,
+    stop: StopRequest,
 ) -> Training:
-    """Model, optimizer, checkpoint and loop, in the order in which each needs the one before."""
+    """Model, optimizer, checkpoint and loop, in the order in which each needs the one before.
+
+    `found`: the checkpoint to go on from; what rank 0 says counts.
+    """
+    folder = Path(config.run.folder)
     checkpoints = Checkpoints(config, world, folder, data.fingerprint)
-    found = checkpoints.find()
+    text = comm.broadcast_text(str(found) if found else "")
+    found = Path(text) if text else None
     meta = checkpoints.store.meta(found) if found else None
     if meta:
         checkpoints.check_data(meta)
@@ -124,7 +137,6 @@ def assemble(
     state = State()
     if found and meta:
         checkpoints.load(found, meta, model, optimizers, state, policy)
-    to_device = mover(device)
     loader = _loader(config, data, plan, world, device)
     total = total_updates(config, loader.updates_per_epoch)
     step = Step(module, optimizers, policy, device, clip=config.optim.clip, world_size=world.world_size)
@@ -137,7 +149,7 @@ def assemble(
         world,
         micro=config.eval.micro or plan.micro,
         limit=config.eval.samples,
-        to_device=to_device,
+        to_device=lambda batch: moved(batch, device),
     )
     loop = Loop(
         config,
@@ -148,7 +160,7 @@ def assemble(
         state=state,
         total=total,
         items_per_sample=data.train.tokens_per_sample,
-        to_device=to_device,
+        to_device=lambda batch: moved(batch, device),
         save=lambda: checkpoints.save(model, optimizers, state, policy, compute),
         evaluate=evaluation,
     )
@@ -190,27 +202,12 @@ def _reporters(config: Config, world: World, folder: Path, state: State, total: 
     first = world.rank == 0
     metrics = MetricsWriter(folder / "metrics.jsonl", state.step) if first else NullWriter()
     mode = config.log.progress if first else "none"
-    progress = Progress(total, state.step, mode=mode, every=config.log.every)
+    progress = Progress(
+        total, state.step, mode=mode, every=config.log.every, unit="samples" if config.data.dataset else "tokens"
+    )
     events = None
     if config.log.tensorboard and first:
         from trainer.metrics.tensorboard import EventWriter
 
         events = EventWriter(folder / "tensorboard", state.step)
     return Reporters(metrics, progress, events)
-
-
-def mover(device: torch.device) -> Callable[[Any], Any]:
-    """Moves a batch (tensor, or tuples, lists and dicts of them) to the device; on CPU it is there already."""
-    if device.type == "cpu":
-        return lambda batch: batch
-
-    def move(batch: Any) -> Any:
-        if isinstance(batch, torch.Tensor):
-            return batch.to(device, non_blocking=True)
-        if isinstance(batch, dict):
-            return {name: move(value) for name, value in batch.items()}
-        if isinstance(batch, list | tuple):
-            return type(batch)(move(value) for value in batch)
-        return batch
-
-    return move

@@ -9,11 +9,12 @@ import re
 import sys
 import sysconfig
 import traceback
+from pathlib import Path
 from types import ModuleType
 
 from trainer.errors import UserError
 
-_NOT_THE_USERS = (os.path.dirname(__file__) + os.sep, sysconfig.get_path("stdlib") + os.sep,
+_NOT_THE_USERS = (str(Path(__file__).parent) + os.sep, sysconfig.get_path("stdlib") + os.sep,
                   sysconfig.get_path("purelib") + os.sep)  # fmt: skip
 
 
@@ -41,8 +42,8 @@ def load_object(spec: str, what: str) -> object:
 
 
 def _load_file(place: str, spec: str, what: str) -> ModuleType:
-    path = os.path.realpath(os.path.expanduser(place))
-    if not os.path.isfile(path):
+    path = Path(place).expanduser().resolve()
+    if not path.is_file():
         raise UserError(
             f"{what} = {spec!r}: there is no file {path}",
             "correct the path; it is relative to the current folder",
@@ -52,7 +53,7 @@ def _load_file(place: str, spec: str, what: str) -> ModuleType:
     loaded = sys.modules.get(name)
     if loaded is not None:
         return loaded
-    folder = os.path.dirname(path)
+    folder = str(path.parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
     importlib.invalidate_caches()
@@ -65,25 +66,24 @@ def _load_file(place: str, spec: str, what: str) -> ModuleType:
         found.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise _import_failed(error, path, spec, what) from error
+        raise _import_failed(error, str(path), spec, what) from error
     return module
 
 
-def _module_name(path: str) -> str:
+def _module_name(path: Path) -> str:
     """The file's name without `.py`; with a digest of its path where another module has or may want that name."""
-    stem = os.path.splitext(os.path.basename(path))[0]
-    plain = re.sub(r"\W", "_", stem)
+    plain = re.sub(r"\W", "_", path.stem)
     held = sys.modules.get(plain)
-    if held is not None and os.path.realpath(getattr(held, "__file__", None) or "") == path:
+    if held is not None and Path(getattr(held, "__file__", None) or "").resolve() == path:
         return plain
-    if plain == stem and held is None and plain not in sys.stdlib_module_names:
+    if plain == path.stem and held is None and plain not in sys.stdlib_module_names:
         return plain
-    return f"{plain}_{hashlib.sha256(path.encode()).hexdigest()[:12]}"
+    return f"{plain}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
 
 
 def _load_module(place: str, spec: str, what: str) -> ModuleType:
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    if not {"", str(Path.cwd())} & set(sys.path):
+        sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:
@@ -113,8 +113,10 @@ def describe(error: BaseException) -> str:
         return text
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
     own = [frame for frame in frames if not frame.filename.startswith(_NOT_THE_USERS)]
-    last = (own or frames or [None])[-1]
-    return text if last is None else f"{text} ({last.filename}, line {last.lineno})"
+    if not frames:
+        return text
+    last = (own or frames)[-1]
+    return f"{text} ({last.filename}, line {last.lineno})"
 
 
 def _find(module: ModuleType, name: str, place: str, what: str) -> object:

@@ -39,6 +39,7 @@ def boot(place: str) -> None:
         if head[at : at + 4] == MAGIC_NUMBER:
             offset, *sizes = [int.from_bytes(head[i : i + 8], "little") for i in range(at + 8, at + 48, 8)]
             section = os.pread(descriptor, sum(sizes), offset)
+            offset += len(section)
             if source_hash(0, section) != head[at + 48 : at + 56]:
                 fail(f"{archive} is damaged", FIX)
             for name in BOOT_MODULES:
@@ -64,8 +65,9 @@ def fail(what: str, fix: str) -> None:
 
 
 boot(os.path.dirname(__file__))
-# Children by spawn and forkserver run `__file__` again, as __mp_main__; with a __spec__ they would run nothing.
-__file__, __spec__ = os.path.abspath(os.path.dirname(__file__)), None
+# Children by spawn and forkserver run `__file__` again, as __mp_main__; with a __spec__ they would run nothing. The
+# loader knows the minified text only, whose lines are others.
+__file__, __spec__, __loader__ = os.path.abspath(os.path.dirname(__file__)), None, None
 if __name__ == "__main__":
     from trainer_boot.finder import hand_over
 

@@ -56,7 +56,7 @@ class Archive:
         self.prefix = path + "/"
         self.head = head
         self._descriptor = descriptor
-        self._members: "Members | None" = None
+        self._members: Members | None = None
 
     @property
     def members(self) -> "Members":
@@ -77,7 +77,7 @@ class Archive:
             self._reopen()
             data = decode(pread(self._descriptor, size, offset))
         if data is None:
-            raise BundleError(f"{self.path} has changed since it was built, or is damaged", "copy or build it again")
+            raise BundleError(f"{self.path} was damaged after it was built", "copy it again, or build it again")
         return data
 
     def _reopen(self) -> None:
@@ -101,11 +101,13 @@ class BundleSpec(ModuleSpec):
 
 
 class BundleLoader(Loader):
-    """What the modules of one archive are loaded by; it has the code of the running version of Python."""
+    """What the modules of one archive are loaded by; it has the code for the running version of Python."""
+
+    has_code = True
 
     def __init__(self, archive: Archive, modules: "dict[str, ModuleEntry]", section: int) -> None:
         self.archive = archive
-        self._modules = modules
+        self.modules = modules
         self._section = section
 
     def create_module(self, spec: ModuleSpec) -> "ModuleType | None":
@@ -117,11 +119,14 @@ class BundleLoader(Loader):
 
     def get_code(self, fullname: str) -> "CodeType":
         """The code object, with the path of the module as its file name. ImportError if there is no such module."""
-        offset, size, expected, is_package = self._entry(fullname)
-        data = self.archive.read(self._section + offset, size, lambda blob: blob if check(blob) == expected else None)
-        code: "CodeType" = marshal.loads(data)
-        _fix_co_filename(code, self.archive.prefix + path_of(fullname, is_package))
+        code: CodeType = marshal.loads(self.stored_code(fullname))
+        _fix_co_filename(code, self.archive.prefix + self._path(fullname))
         return code
+
+    def stored_code(self, fullname: str) -> bytes:
+        """The marshalled code, as it lies there. ImportError."""
+        offset, size, expected, _ = self._entry(fullname)
+        return self.archive.read(self._section + offset, size, lambda blob: blob if check(blob) == expected else None)
 
     def get_source(self, fullname: str) -> str | None:
         """The text whose lines the code's line numbers mean, or None if it was left out of the build."""
@@ -147,7 +152,7 @@ class BundleLoader(Loader):
 
     def _entry(self, name: str) -> "ModuleEntry":
         try:
-            return self._modules[name]
+            return self.modules[name]
         except KeyError:
             raise ImportError(f"no module {name!r} in {self.archive.path}", name=name) from None
 
@@ -255,9 +260,12 @@ def hand_over() -> None:
 
 def _print_exception(kind: type[BaseException], error: BaseException, trace: "TracebackType | None") -> None:
     """The interpreter's own, which before 3.13 looks for source lines in files only."""
-    import traceback
+    try:
+        import traceback
 
-    traceback.print_exception(kind, error, trace)
+        traceback.print_exception(kind, error, trace)
+    except Exception:  # no memory, no file: then without source lines
+        sys.__excepthook__(kind, error, trace)
 
 
 def _clear_the_way(finder: BundleFinder) -> None:
@@ -265,9 +273,8 @@ def _clear_the_way(finder: BundleFinder) -> None:
     tops = {name for name in finder.modules if "." not in name}
     hidden = tops & sys.stdlib_module_names
     if hidden:
-        kept = {name: entry for name, entry in finder.modules.items() if name.partition(".")[0] not in hidden}
-        finder.modules.clear()
-        finder.modules.update(kept)
+        served = {name: entry for name, entry in finder.modules.items() if name.partition(".")[0] not in hidden}
+        finder.modules = served
     for top in tops - hidden - {"trainer_boot"}:
         if top in sys.modules:
             for name in [name for name in sys.modules if name == top or name.startswith(top + ".")]:

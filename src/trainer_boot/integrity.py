@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 import zlib
 from os import pread
 
 from trainer_boot.finder import Archive, BundleError, BundleFinder
-from trainer_boot.layout import HEADER_CRC, word
+from trainer_boot.layout import BUILD_INFORMATION, FILE_TABLE, FOLDER, HEADER_CRC, digest, word
 
-_CENTRAL = b"PK\x01\x02"
+_MAIN = ("__main__.py", "__main__.pyc")
+# Made at run time: as constants they would lie in the archive, where a zip reader may take them for real ones.
+_CENTRAL, _END = bytes((80, 75, 1, 2)), bytes((80, 75, 5, 6))
 
 
 def require_untouched(archive: Archive, descriptor: int) -> None:
@@ -30,21 +34,42 @@ def require_untouched(archive: Archive, descriptor: int) -> None:
 
 
 def damage(finder: BundleFinder) -> list[str]:
-    """Every file and module of the archive read and checked; what is wrong, a sentence each."""
-    archive = finder.archive
+    """Reads every file and module of the archive: a sentence for each thing that is not as it was built.
+
+    Besides the checks that every read makes, the contents are compared with the build information's SHA-256 digests.
+    """
+    archive, members = finder.archive, finder.archive.members
     found = []
-    for path in archive.members.files:
+    files, originals, code = {}, {}, {}
+    for path in members.files:
         try:
-            archive.members.read(path)
+            files[path] = members.read(path)
+            if members.has_original(path):
+                originals[path] = members.original_bytes(path)
         except BundleError:
             found.append(f"{path} differs from what was built")
-    for name in finder.modules:
+    for name in finder.loader.modules if finder.loader.has_code else ():
         try:
-            finder.loader.get_code(name)
-            finder.loader.get_source(name)
+            code[name] = finder.loader.stored_code(name)
         except BundleError:
-            found.append(f"the code or original text of {name} differs from what was built")
-    return found
+            found.append(f"the code of {name} differs from what was built")
+    return found or _wrong_digests(archive, files, originals, code)
+
+
+def _wrong_digests(
+    archive: Archive, files: dict[str, bytes], originals: dict[str, bytes], code: dict[str, bytes]
+) -> list[str]:
+    recorded = json.loads(files[BUILD_INFORMATION])["sha256"]
+    shipped = {path: data for path, data in files.items() if not path.startswith(FOLDER) and path not in _MAIN}
+    found = {"files": (recorded["files"], digest(shipped.items()))}
+    if recorded["originals"] is not None:
+        found["original texts"] = (recorded["originals"], digest(originals.items()))
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    if code:
+        found["code"] = (recorded["code"][version], digest(code.items()))
+    return [
+        f"the {what} of {archive.path} differ from their digest" for what, (old, new) in found.items() if old != new
+    ]
 
 
 def _changed(archive: Archive, descriptor: int) -> list[str]:
@@ -54,6 +79,7 @@ def _changed(archive: Archive, descriptor: int) -> list[str]:
         built = {path: entry[3] for path, entry in archive.members.files.items()}
     except (BundleError, ValueError):
         return []
+    built[FILE_TABLE] = word(archive.head, "files_crc")
     return sorted(path for path in present.keys() | built.keys() if present.get(path) != built.get(path))
 
 
@@ -61,7 +87,7 @@ def _contents(descriptor: int) -> dict[str, int]:
     """Path -> CRC, as a zip reader sees them now. ValueError if it is no zip."""
     size = os.fstat(descriptor).st_size
     end = pread(descriptor, 66000, max(0, size - 66000))
-    at = end.rindex(b"PK\x05\x06")
+    at = end.rindex(_END)
     length, offset = (int.from_bytes(end[at + i : at + i + 4], "little") for i in (12, 16))
     directory = pread(descriptor, length, offset)
     found = {}

@@ -21,21 +21,19 @@ from _imp import source_hash
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, TypeAlias
+    from collections.abc import Callable, Iterable
+    from typing import Any
 
-    # offset in the section, size, check, is a package
-    ModuleEntry: TypeAlias = tuple[int, int, bytes, bool]
-    # "package.module:function" to start (or a module alone), top-level folders of modules that have no __init__.py
-    # (namespace packages), modules by name
-    Index: TypeAlias = tuple[str, tuple[str, ...], dict[str, ModuleEntry]]
-    # offset, size there, size and CRC of the content, method
-    FileEntry: TypeAlias = tuple[int, int, int, int, int]
-    # as in the index (twice); modules by name: is it a package; members by path; the text of each module that a
-    # minifier's pass has changed, by path: None where it was left out
-    FileTable: TypeAlias = tuple[
-        str, tuple[str, ...], dict[str, bool], dict[str, FileEntry], dict[str, "FileEntry | None"]
-    ]
+# offset behind the section's index, size, check, is a package
+ModuleEntry = tuple[int, int, bytes, bool]
+# "package.module:function" to start (or a module alone); top-level folders of modules that have no __init__.py
+# (namespace packages); modules by name
+Index = tuple[str, tuple[str, ...], dict[str, ModuleEntry]]
+# offset, size there, size and CRC of the content, method
+FileEntry = tuple[int, int, int, int, int]
+# the first two as in the index; modules by name: is it a package; members by path; by path, the authors' text of each
+# module that a minifier's pass has changed: None where it was left out
+FileTable = tuple[str, tuple[str, ...], dict[str, bool], dict[str, FileEntry], dict[str, FileEntry | None]]
 
 SHEBANG = b"#!/usr/bin/env python3\n\n"
 SIGNATURE = b"TRNRPYZ\x01"
@@ -99,6 +97,18 @@ def pack(value: "Any") -> bytes:
     """Marshals tuples, dicts, text, bytes, whole numbers, booleans and None; equal values give equal bytes."""
     # Version 2 has no back references, which depend on reference counts; the mark of interned text is set on all.
     return marshal.dumps(_interned(value), 2)
+
+
+def digest(parts: "Iterable[tuple[str, bytes]]") -> str:
+    """SHA-256 (hex) over names and contents, in order of the names."""
+    import hashlib
+
+    total = hashlib.sha256()
+    for name, content in sorted(parts):
+        for part in (name.encode(), content):
+            total.update(len(part).to_bytes(8, "little"))
+            total.update(part)
+    return total.hexdigest()
 
 
 def _interned(value: "Any") -> "Any":

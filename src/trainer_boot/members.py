@@ -48,15 +48,21 @@ class Members:
             raise OSError(number, os.strerror(number), self._archive.prefix + inner)
         return self._content(entry, b"")
 
+    def has_original(self, path: str) -> bool:
+        """Was the text at `path` changed by the minifier, and is its author's in the archive?"""
+        return self._originals.get(path) is not None
+
+    def original_bytes(self, path: str) -> bytes:
+        """That text, as it was read."""
+        entry = self._originals[path]
+        assert entry is not None
+        return self._content(entry, self.read(path))
+
     def original(self, path: str) -> str | None:
         """The text of the module at `path` as its author wrote it; None if the build left it out."""
-        data = self.read(path)
-        if path in self._originals:
-            entry = self._originals[path]
-            if entry is None:
-                return None
-            data = self._content(entry, data)
-        return decode_source(data)
+        if self.has_original(path):
+            return decode_source(self.original_bytes(path))
+        return None if path in self._originals else decode_source(self.read(path))
 
     def inside(self, path: str) -> str:
         """Path in the archive, without `.` and `..`; "" for the archive itself."""
@@ -96,6 +102,8 @@ class Members:
 
 class SourceLoader(BundleLoader):
     """For a version of Python whose code is not in the archive: compiles the text that is there, at every start."""
+
+    has_code = False
 
     def get_code(self, fullname: str) -> CodeType:
         """The code object, compiled now."""

@@ -33,8 +33,11 @@ class BundleDistribution(Distribution):
 
 
 def find(archive: Archive, context: DistributionFinder.Context) -> Iterator[BundleDistribution]:
-    """The distributions of `context.name`, in whatever spelling, or all; none if another place was asked for."""
-    if archive.path not in vars(context).get("path", (archive.path,)):
+    """The distributions of `context.name`, in whatever spelling, or all.
+
+    None where places were named to look at: if the archive is one, the standard library finds them in the zip.
+    """
+    if "path" in vars(context):
         return
     wanted = None if context.name is None else _normal(context.name)
     for folder in sorted(archive.members.folders[""]):

@@ -231,6 +231,8 @@ def two(model, optim):
 
 def none(model, optim):
     return "adam"
+
+number = 3
 """
 
 
@@ -243,5 +245,9 @@ def test_own_optimizers(tmp_path: Path) -> None:
     two = build_optimizer(model, Optim(build=f"{path}:two"), CPU)
     two.set_lr(0.5)
     assert [o.param_groups[0]["lr"] for o in two.optimizers] == [0.5, 1.0]
+    with pytest.raises(UserError, match="raised AttributeError"):
+        build_optimizer(nn.ReLU(), Optim(build=f"{path}:two"), CPU)
+    with pytest.raises(UserError, match="no function"):
+        build_optimizer(model, Optim(build=f"{path}:number"), CPU)
     with pytest.raises(UserError, match="returned str, not a torch optimizer"):
         build_optimizer(model, Optim(build=f"{path}:none"), CPU)

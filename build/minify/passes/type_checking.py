@@ -1,8 +1,8 @@
-"""`if TYPE_CHECKING:` where that name can only be typing's."""
+"""`if TYPE_CHECKING:` where that name can only be typing's, or is False in so many words."""
 
 import ast
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, TypeGuard
 
 from build.minify.passes.base import BLOCKS, Pairs, Pass, filler, moves_up
 
@@ -32,8 +32,9 @@ class TypeChecking(Pass):
     """`if TYPE_CHECKING: import x` -> nothing; with an `else`, its statements take the place.
 
     Only where the module takes the name (or the module `typing`) from the standard library with a plain import at its
-    top, above the use, and nothing else in the file gives that name a value. In a function a branch that binds a name
-    stays, as does one with bare annotations in a module or class: it makes `__annotations__`.
+    top, or says `TYPE_CHECKING = False` there, above the use, and nothing else in the file gives that name a value. In
+    a function a branch that binds a name stays, as does one with bare annotations in a module or class: it makes
+    `__annotations__`.
     """
 
     name: ClassVar[str] = "type_checking"
@@ -118,6 +119,7 @@ def _own_scope(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
 def _flags(module: ast.Module) -> dict[str, int]:
     """Spellings of the flag that can be trusted ("TYPE_CHECKING", "typing.TYPE_CHECKING") -> line of their import."""
     trusted: dict[str, int] = {}
+    constants: set[int] = set()
     for statement in module.body:
         if isinstance(statement, ast.ImportFrom) and statement.module == "typing" and not statement.level:
             for alias in statement.names:
@@ -127,15 +129,28 @@ def _flags(module: ast.Module) -> dict[str, int]:
             for alias in statement.names:
                 if alias.name == "typing":
                     trusted.setdefault(f"{alias.asname or 'typing'}.{FLAG}", statement.lineno)
+        elif _is_constant(statement) and FLAG not in trusted:
+            trusted[FLAG] = statement.lineno
+            constants.add(id(statement.targets[0]))
     if not trusted:
         return {}
     spoiled: set[str] = set()
     for node in ast.walk(module):
+        if id(node) in constants:
+            continue
         names = _bound_names(node)
         if "*" in names:
             return {}
         spoiled |= names
     return {spelling: line for spelling, line in trusted.items() if spelling.split(".")[0] not in spoiled}
+
+
+def _is_constant(statement: ast.stmt) -> TypeGuard[ast.Assign]:
+    """`TYPE_CHECKING = False`: the flag for those who do without typing at the start; checkers believe it is true."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id="TYPE_CHECKING")], value=ast.Constant(value=False)):
+            return True
+    return False
 
 
 def _bound_names(node: ast.AST) -> set[str]:

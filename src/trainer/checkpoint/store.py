@@ -132,7 +132,7 @@ class Store:
         return read_manifest(path).meta
 
     def newest(self) -> tuple[Path | None, Sentences]:
-        """The newest checkpoint of which every byte is right, and a sentence on each that was passed over."""
+        """The newest checkpoint of which every byte is right, and a sentence (path, file, why) on each passed over."""
         passed_over: list[tuple[Entry, str]] = []
         for entry in self.entries():
             problem = entry.problem
@@ -143,7 +143,7 @@ class Store:
                     problem = damaged
             if problem is None:
                 return entry.path, [why for old, why in passed_over if old.manifest or old.step > entry.step]
-            passed_over.append((entry, f"passed over checkpoint {entry.path}: {problem.file} {problem.why}"))
+            passed_over.append((entry, f"{entry.path}: {problem.file} {problem.why}"))
         return None, [why for _, why in passed_over]
 
     def _committed(self) -> dict[int, Path]:

@@ -30,7 +30,7 @@ def run(arguments: list[str]) -> int:
     from trainer.evaluation import Evaluation
     from trainer.loaded import ALONE, load
     from trainer.models import choose_loss
-    from trainer.session import mover
+    from trainer.moving import moved
 
     loaded = load(place, given.settings, given.flags.get("checkpoint", ""))
     config = loaded.config
@@ -43,7 +43,7 @@ def run(arguments: list[str]) -> int:
         ALONE,
         micro=config.eval.micro or config.batch.micro or 32,
         limit=config.eval.samples,
-        to_device=mover(loaded.device),
+        to_device=lambda batch: moved(batch, loaded.device),
     )
     result = evaluation()
     if not result:

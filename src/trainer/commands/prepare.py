@@ -27,7 +27,7 @@ def run(arguments: list[str]) -> int:
     if config.data.dataset:
         print("data.dataset is your own code: there is nothing to prepare")
         return 0
-    from trainer.data import open_data
+    from trainer.data.datasets import open_data
 
     place = Path(config.run.folder)
     folder.make(place, "auto")

@@ -23,7 +23,7 @@ examples:
   trainer train run.toml --run.steps 1000 --optim.lr 3e-4 --run.folder runs/second
   torchrun --nproc-per-node 2 trainer.pyz train run.toml
 
-exit status: 0 done; 75 stopped on request, checkpoint saved; 2 usage or run file wrong; 3 environment; 1 other errors"""
+exit status: 0 done; 75 stopped on request, checkpoint saved; 2 usage or run file; 3 environment; 1 other errors"""
 
 DEFAULT_NAME = "the embedded default run"
 
@@ -59,8 +59,11 @@ def _ranks(flags: dict[str, str], default: bool) -> int:
     text = flags.get("nproc", "auto" if default else "1")
     if text != "auto":
         return whole({"nproc": text}, "nproc", 1, 1)
-    cards = [name for name in os.listdir("/dev") if name.startswith("nvidia") and name[6:].isdigit()]
-    return len(cards) or min(2, len(os.sched_getaffinity(0)))
+    from trainer.launch.cores import usable_cores
+
+    with os.scandir("/dev") as devices:
+        cards = sum(device.name.startswith("nvidia") and device.name[6:].isdigit() for device in devices)
+    return cards or min(2, usable_cores())
 
 
 def _start_ranks(resolved: Resolved, arguments: list[str], nproc: int) -> int:
@@ -101,7 +104,7 @@ def _be_rank(resolved: Resolved) -> int:
         if world.launcher == "none":
             raise
         child.report_failure(world, error)
-        if world.launcher != "local":
+        if child.prints_own_errors(world):
             _print_own_error(world.rank, error)
         child.leave(error.status if isinstance(error, UserError) else 1)
     finally:

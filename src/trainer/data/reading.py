@@ -6,7 +6,9 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from trainer.data.sources import Sources
 from trainer.errors import UserError
+from trainer.schema import Data
 
 CHUNK = 1 << 20
 # Text for a tokenizer is cut only in documents longer than this (characters), and there at the end of a line.
@@ -35,7 +37,7 @@ def read_text(paths: Iterable[str], *, decode: bool) -> Iterator[Piece]:
     for path in paths:
         try:
             with open(path, "rb", buffering=0) as file:
-                chunks = iter(lambda: file.read(CHUNK), b"")  # noqa: B023  # used up before the next file
+                chunks = iter(lambda: file.read(CHUNK), b"")
                 if decode:
                     yield from _decoded(chunks, path)
                 else:
@@ -70,6 +72,37 @@ def read_jsonl(paths: Iterable[str], field: str, *, ids: bool, decode: bool) -> 
                             yield Piece(content, len(content), len(line), True)
         except OSError as error:
             raise _unreadable(path, error) from error
+
+
+def read_pieces(kind: str, files: list[str], field: str, *, ids: bool = False, decode: bool = False) -> Iterator[Piece]:
+    """Documents of `files` of a kind ("text" or "jsonl"): as bytes, as text with `decode`, or as `ids`."""
+    if kind == "text":
+        return read_text(files, decode=decode)
+    return read_jsonl(files, field, ids=ids, decode=decode)
+
+
+def held_out(number: int, data: Data) -> bool:
+    """Whether document `number` (from 0, in order) is validation: the last of every `holdout`, where no validation
+    files are named."""
+    return not data.validation and data.holdout > 0 and number % data.holdout == data.holdout - 1
+
+
+def held_out_text(data: Data, sources: Sources) -> Iterator[bytes]:
+    """The text of all validation documents, in order."""
+    if sources.validation:
+        for piece in read_pieces(sources.kind, sources.validation, data.field):
+            assert isinstance(piece.content, bytes)
+            yield piece.content
+        return
+    files = sources.train
+    if sources.kind == "text":  # a file is a document, so the others need not be read
+        files = [path for number, path in enumerate(files) if held_out(number, data)]
+    number = 0
+    for piece in read_pieces(sources.kind, files, data.field):
+        if sources.kind == "text" or held_out(number, data):
+            assert isinstance(piece.content, bytes)
+            yield piece.content
+        number += piece.last
 
 
 def zlib_bits_per_byte(stream: Iterable[bytes]) -> float:
@@ -139,9 +172,7 @@ def _field(line: bytes, field: str, where: str) -> object:
     except ValueError as error:  # a decoding error is one as well
         raise UserError(f"{where}: not a line of JSON ({error})", "correct or remove that line", 2) from error
     if not isinstance(record, dict):
-        raise UserError(
-            f"{where}: holds {_named(record)}, not an object", f'write each line as {{"{field}": ...}}', 2
-        )
+        raise UserError(f"{where}: holds {_named(record)}, not an object", f'write each line as {{"{field}": ...}}', 2)
     if field not in record:
         there = ", ".join(repr(name) for name in list(record)[:8]) or "none"
         raise UserError(f"{where}: no field {field!r} (fields: {there})", "set data.field to the one to read", 2)

@@ -1,9 +1,10 @@
-"""Which files a run reads: `data.text`, `data.jsonl` and `data.validation` resolved to paths, in order. No torch, no numpy."""
+"""Which files a run reads: `data.text`, `data.jsonl` and `data.validation` as paths, in order. No torch, no numpy."""
 
 import glob
 import os
 import sysconfig
 from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 from trainer.errors import UserError
@@ -29,8 +30,8 @@ class Sources(NamedTuple):
         return self.train + self.validation
 
 
-def resolve(data: Data) -> Sources:
-    """Finds the files of `data`.
+def resolve_files(data: Data, run_folder: Path | None = None) -> Sources:
+    """Finds the files of `data`. What a run itself writes into `run_folder` is found by no glob and in no folder.
 
     Raises UserError (status 2) when no source or more than one is given, or an entry leads to no readable file.
     """
@@ -46,20 +47,21 @@ def resolve(data: Data) -> Sources:
     kind = given[0]
     assert kind != "dataset", "a dataset of the user's own has no files to resolve"
     pattern = "*.jsonl" if kind == "jsonl" else "*"
-    train = find_files(getattr(data, kind), f"data.{kind}", pattern)
-    validation = find_files(data.validation, "data.validation", pattern) if data.validation else []
+    own = f"{run_folder.absolute()}{os.sep}" if run_folder else ""
+    train = find_files(getattr(data, kind), f"data.{kind}", pattern, own)
+    validation = find_files(data.validation, "data.validation", pattern, own)
     return Sources(kind, train, validation)
 
 
-def find_files(entries: Iterable[str], key: str, pattern: str = "*") -> list[str]:
+def find_files(entries: Iterable[str], key: str, pattern: str = "*", leave_out: str = "") -> list[str]:
     """Absolute paths of files, globs and folders, in the order given; a file found twice counts once.
 
     Inside a glob or a folder (searched recursively for `pattern`) files are sorted by path; names that begin with a
-    dot are left out. `key` is the setting named in errors.
+    dot are left out, and those whose path begins with `leave_out`. `key` is the setting named in errors.
     """
     found: dict[str, None] = {}
     for entry in entries:
-        files = standard_library_files() if entry == STANDARD_LIBRARY else _files_of(entry, key, pattern)
+        files = standard_library_files() if entry == STANDARD_LIBRARY else _files_of(entry, key, pattern, leave_out)
         found.update(dict.fromkeys(files))
     for path in found:
         if not os.access(path, os.R_OK):
@@ -76,26 +78,23 @@ def standard_library_files() -> list[str]:
     found = []
     for folder, subfolders, names in os.walk(root):
         subfolders[:] = [name for name in subfolders if name not in _LEFT_OUT]
-        found += [os.path.join(folder, name) for name in names if name.endswith(".py")]
+        found += [f"{folder}{os.sep}{name}" for name in names if name.endswith(".py")]
     if not found:
-        raise UserError(
-            f"{STANDARD_LIBRARY}: no source files under {root}", "name files of your own in data.text", 2
-        )
+        raise UserError(f"{STANDARD_LIBRARY}: no source files under {root}", "name files of your own in data.text", 2)
     return sorted(found, key=_posix)
 
 
-def _files_of(entry: str, key: str, pattern: str) -> list[str]:
-    path = os.path.abspath(os.path.expanduser(entry))
-    if os.path.isfile(path):
-        return [path]
-    if os.path.isdir(path):
-        inside = glob.glob(os.path.join(glob.escape(path), "**", pattern), recursive=True)
-        files = [file for file in inside if os.path.isfile(file)]
+def _files_of(entry: str, key: str, pattern: str, leave_out: str) -> list[str]:
+    path = Path(entry).expanduser().absolute()
+    if path.is_file():
+        return [str(path)]
+    if path.is_dir():
+        files = _matching(f"{glob.escape(str(path))}/**/{pattern}", leave_out)
         if not files:
             raise UserError(f"{key}: no {pattern} files in the folder {path}", "name another folder, or files", 2)
-        return sorted(files, key=_posix)
+        return files
     if glob.has_magic(entry):
-        files = [file for file in glob.glob(path, recursive=True) if os.path.isfile(file)]
+        files = _matching(str(path), leave_out)
         if not files:
             raise UserError(
                 f"{key}: no file matches {entry!r} (looked for {path})",
@@ -103,13 +102,20 @@ def _files_of(entry: str, key: str, pattern: str) -> list[str]:
                 "current folder",
                 2,
             )
-        return sorted(files, key=_posix)
-    what = "exists but is no regular file or folder" if os.path.exists(path) else "does not exist"
+        return files
+    what = "exists but is no regular file or folder" if path.exists() else "does not exist"
     raise UserError(
         f"{key}: {entry!r} {what} (looked for {path})",
         "correct the path; relative paths start at the current folder",
         2,
     )
+
+
+def _matching(pattern: str, leave_out: str) -> list[str]:
+    # unlike Path.glob, the module takes absolute patterns and leaves hidden names out
+    found = glob.glob(pattern, recursive=True)  # noqa: PTH207
+    wanted = (file for file in found if Path(file).is_file() and not (leave_out and file.startswith(leave_out)))
+    return sorted(wanted, key=_posix)
 
 
 def _posix(path: str) -> str:

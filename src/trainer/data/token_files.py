@@ -1,55 +1,28 @@
-"""Token files: what one holds, and writing one in constant memory. No torch.
-
-A split "train" or "validation" is two files: `<split>.bin`, ids as little-endian uint16, or uint32 where one is above
-65535; and `<split>.documents`, uint64: the position of each document's first token, and the number of tokens last.
-"""
+"""Writes token files in constant memory. No torch."""
 
 import hashlib
-import os
-from typing import Any, BinaryIO, NamedTuple
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-NARROW, WIDE = "<u2", "<u4"
+from trainer.data.description import NARROW, WIDE, Split, paths
+
 _BUFFER = 1 << 20
 _OFFSETS = 1 << 14
-
-
-class Split(NamedTuple):
-    """What a split holds. `text_bytes` are the bytes of text its tokens stand for (0 for data given as ids)."""
-
-    tokens: int
-    documents: int
-    text_bytes: int
-    largest_id: int
-    dtype: str
-    digest: str
-
-    def fits(self, folder: str, name: str) -> bool:
-        """Whether the two files have the sizes that this says."""
-        try:
-            sizes = [os.path.getsize(path) for path in paths(folder, name)]
-        except OSError:
-            return False
-        return sizes == [self.tokens * np.dtype(self.dtype).itemsize, (self.documents + 1) * 8]
-
-
-def paths(folder: str, name: str) -> tuple[str, str]:
-    """The two files of a split."""
-    return os.path.join(folder, f"{name}.bin"), os.path.join(folder, f"{name}.documents")
 
 
 class TokenWriter:
     """Appends tokens and documents to the files of a split."""
 
-    def __init__(self, folder: str, name: str) -> None:
+    def __init__(self, folder: Path, name: str) -> None:
         self._path, documents = paths(folder, name)
         self._tokens: BinaryIO = open(self._path, "wb", buffering=_BUFFER)  # noqa: SIM115  # closed by close()
         self._documents: BinaryIO = open(documents, "wb", buffering=_BUFFER)  # noqa: SIM115
         self._dtype = NARROW
         self._starts: list[int] = []
-        self._hash = hashlib.blake2b(digest_size=16)
+        self._hash = hashlib.sha256()
         self._count = self._number = self._text = 0
         self._largest = -1
         self._begun = False
@@ -106,11 +79,10 @@ class TokenWriter:
     def _widen(self) -> None:
         """Rewrites what was written as uint16 as uint32: once, when the first id above 65535 comes."""
         self._tokens.close()
-        narrow = self._path + ".narrow"
-        os.replace(self._path, narrow)
+        narrow = self._path.rename(self._path.with_suffix(".narrow"))
         self._tokens = open(self._path, "wb", buffering=_BUFFER)  # noqa: SIM115
         self._dtype = WIDE
         with open(narrow, "rb") as file:
             while chunk := file.read(_BUFFER):
                 self._tokens.write(np.frombuffer(chunk, NARROW).astype(WIDE).data)
-        os.unlink(narrow)
+        narrow.unlink()

@@ -1,8 +1,8 @@
 """Text to token ids and back. No torch; the `tokenizers` package is imported only for a tokenizer.json."""
 
 import hashlib
-import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from trainer.errors import UserError
@@ -80,13 +80,12 @@ class JsonTokenizer:
     tokenizer has such a token, an end of document.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: Path) -> None:
         try:
-            with open(path, "rb") as file:
-                content = file.read()
+            content = path.read_bytes()
         except OSError as error:
             raise UserError(
-                f"data.tokenizer: {path!r} cannot be read ({error.strerror})",
+                f"data.tokenizer: '{path}' cannot be read ({error.strerror})",
                 'give the path of a tokenizer.json, or "bytes" or "ids"',
                 2,
             ) from error
@@ -118,7 +117,7 @@ def open_tokenizer(name: str) -> Tokenizer:
         return ByteTokenizer()
     if name == "ids":
         return IdsTokenizer()
-    return JsonTokenizer(os.path.expanduser(name))
+    return JsonTokenizer(Path(name).expanduser())
 
 
 def check_vocabulary(largest: int, vocabulary: int) -> None:
@@ -131,12 +130,12 @@ def check_vocabulary(largest: int, vocabulary: int) -> None:
         )
 
 
-def _load(content: bytes, path: str) -> Any:
+def _load(content: bytes, path: Path) -> Any:
     try:
         from tokenizers import Tokenizer as Reader
     except ImportError as error:
         raise UserError(
-            f"data.tokenizer: reading {path!r} needs the package `tokenizers`, which is not installed",
+            f"data.tokenizer: reading '{path}' needs the package `tokenizers`, which is not installed",
             "pip install tokenizers (the extra `tokenizers`)",
             3,
         ) from error
@@ -144,7 +143,7 @@ def _load(content: bytes, path: str) -> Any:
         reader = Reader.from_buffer(content)
     except Exception as error:  # the package raises plain Exception
         raise UserError(
-            f"data.tokenizer: {path!r} is no tokenizer.json ({error})",
+            f"data.tokenizer: '{path}' is no tokenizer.json ({error})",
             "give the file that the Hugging Face `tokenizers` package saves",
             2,
         ) from error

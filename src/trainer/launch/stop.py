@@ -23,12 +23,14 @@ class StopRequest:
         self.requested = False
         self.signal = ""
         self._interrupts = 0
+        self._process = 0
         self._previous: dict[signal.Signals, Any] = {}
         self._held: set[int] = set()
 
     def install(self) -> None:
         """Takes over the signals, also those that have been held back since the rank was started. Main thread only."""
         assert not self._previous, "installed twice"
+        self._process = os.getpid()
         for number in SIGNALS:
             self._previous[number] = signal.signal(number, self._handle)
         self._held = set(signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)).intersection(SIGNALS)
@@ -42,6 +44,8 @@ class StopRequest:
         self._previous.clear()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._process:
+            return  # a forked loader worker, which Ctrl-C reaches too: it ends when its rank does
         if number == signal.SIGINT:
             self._interrupts += 1
             if self._interrupts > 1:

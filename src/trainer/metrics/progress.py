@@ -3,6 +3,7 @@
 step 20/300 loss 3.21 lr 1.0e-3 12.3k tokens/s 0:41 left
 """
 
+import os
 import sys
 import time
 from collections import deque
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 _REDRAW_SECONDS = 0.1
+_WIDTH = 80  # of a terminal that does not know its own; a narrower one has no room for a bar
 # the rate is that of the last few marks, which lie at least so far apart
 _MARK_SECONDS = 0.5
 _MARKS = 20
@@ -55,7 +57,6 @@ class Progress:
         self._next_mark = 0.0
         self._next_draw = 0.0
         self._bar: tqdm[Any] | None = None
-        self._last = ""
         if mode == "auto" and self._stream.isatty():
             self._bar = _make_bar(total_steps, start_step, self._stream)
 
@@ -132,6 +133,7 @@ class Progress:
         assert self._bar is not None
         try:
             self._bar.n = self._step
+            _fit(self._bar, self._stream)
             self._bar.set_description_str(facts, refresh=False)
             self._bar.refresh()
         except (OSError, ValueError):
@@ -149,7 +151,9 @@ class Progress:
 
     def _give_up(self) -> None:
         self._shown = False
-        self._bar = None
+        if self._bar is not None:
+            self._bar.disable = True  # or it would write once more when it is collected
+            self._bar = None
 
 
 def _make_bar(total: int, start: int, stream: TextIO) -> "tqdm[Any]":
@@ -162,14 +166,21 @@ def _make_bar(total: int, start: int, stream: TextIO) -> "tqdm[Any]":
         monitor_interval = 0
 
     Bar.set_lock(threading.RLock())
-    return Bar(
-        total=total,
-        initial=start,
-        file=stream,
-        dynamic_ncols=True,
-        mininterval=0,
-        bar_format="step {n_fmt}/{total_fmt} |{bar:10}| {desc}",
-    )
+    # delay: nothing is drawn before the first update
+    bar = Bar(total=total, initial=start, file=stream, ncols=_WIDTH, nrows=24, mininterval=0, delay=1e-9)
+    _fit(bar, stream)
+    return bar
+
+
+def _fit(bar: "tqdm[Any]", stream: TextIO) -> None:
+    """To the terminal's present width; a pseudo-terminal whose size nobody set says 0, and tqdm would draw nothing."""
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns or _WIDTH
+    except OSError:
+        columns = _WIDTH
+    bar.ncols = columns - 1
+    graph = " |{bar:10}| " if columns >= _WIDTH else " "
+    bar.bar_format = "step {n_fmt}/{total_fmt}" + graph + "{desc}"
 
 
 def _short(value: float) -> str:

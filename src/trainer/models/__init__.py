@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import MethodType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainer.errors import UserError
 
@@ -27,6 +27,15 @@ def _mlp(model: Model, vocabulary: int) -> nn.Module:
     return build_mlp(model)
 
 
+def _function(spec: str, what: str) -> Callable[..., Any]:
+    from trainer.user_code import load_object
+
+    found = load_object(spec, what)
+    if not callable(found):
+        raise UserError(f"{what}: {spec} is no function.", "Name a function, or a class to be called.", 2)
+    return found
+
+
 MODELS: dict[str, Callable[[Model, int], nn.Module]] = {"gpt": _gpt, "mlp": _mlp}
 
 
@@ -39,10 +48,17 @@ def build_model(model: Model, *, vocabulary: int) -> nn.Module:
         return MODELS[model.kind](model, vocabulary)
     from torch import nn
 
-    from trainer.user_code import load_object
+    from trainer.user_code import describe
 
-    build = load_object(model.build, "model.build")
-    built = build(**model.options)
+    build = _function(model.build, "model.build")
+    try:
+        built = build(**model.options)
+    except Exception as error:
+        raise UserError(
+            f"model.build: {model.build} raised {describe(error)}",
+            "Mend it, or model.options, which it is called with; --traceback shows the whole traceback.",
+            2,
+        ) from error
     if not isinstance(built, nn.Module):
         raise UserError(
             f"{model.build} returned {type(built).__name__}, not a torch.nn.Module.",
@@ -59,9 +75,7 @@ def choose_loss(model: Model, module: nn.Module) -> Loss:
     from trainer.models import loss
 
     if model.loss:
-        from trainer.user_code import load_object
-
-        return loss.own_function(load_object(model.loss, "model.loss"), model.loss)
+        return loss.own_function(_function(model.loss, "model.loss"), model.loss)
     if isinstance(getattr(module, "loss", None), MethodType):  # not a criterion kept under that name
         return loss.own_method
     if model.build:

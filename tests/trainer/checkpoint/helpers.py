@@ -1,6 +1,5 @@
 """Checkpoints made of plain files, and file systems that refuse."""
 
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,4 +42,4 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
 
 def hidden(folder: Path) -> list[str]:
     """Names of work in progress."""
-    return sorted(name for name in os.listdir(folder) if name.startswith("."))
+    return sorted(path.name for path in folder.iterdir() if path.name.startswith("."))

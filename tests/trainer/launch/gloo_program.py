@@ -1,4 +1,4 @@
-"""A rank that adds over gloo until the end or a fault: gloo_program.py FAULT. The fault is rank 1's, at item 3."""
+"""A rank that adds over gloo until the end or a fault of rank 1 at item 3: gloo_program.py FAULT TIMEOUT."""
 
 import os
 import signal
@@ -14,24 +14,21 @@ from trainer.launch import child, comm
 from trainer.launch.detect import World, detect
 
 ITEMS = 6
-TIMEOUT_SECONDS = 3.0
 
 
 def main() -> int:
-    """Prints the last sum and the addresses that this process listens on."""
+    """Prints what was broadcast and the addresses that this process listens on, then goes through the items."""
     world = detect(os.environ)
     child.start_child(world)
     torch.set_num_threads(1)
     try:
-        fault = sys.argv[1]
-        if fault == "late" and world.rank == 1:
-            time.sleep(1000)
-        comm.init(world, "cpu", "auto", TIMEOUT_SECONDS)
-        loop(world, fault)
+        wait_for_the_others(world)
+        comm.init(world, "cpu", "auto", float(sys.argv[2]))
         text = comm.broadcast_text(f"grüße from rank {world.rank}", source=1)
         assert comm.broadcast_text("") == ""
         comm.barrier()
-        print(f"rank {world.rank}: {text}; listens on {sorted(listening())}", flush=True)
+        os.write(1, f"rank {world.rank}: {text}; listens on {sorted(listening())}\n".encode())  # one write, one line
+        loop(world, sys.argv[1])
         comm.shutdown(ok=True)
         assert not dist.is_initialized()
         child.mark_done(world)
@@ -40,6 +37,16 @@ def main() -> int:
         child.report_failure(world, error)
         comm.shutdown(ok=False)
         child.leave(error.status if isinstance(error, UserError) else 1)
+
+
+def wait_for_the_others(world: World) -> None:
+    """Imports take seconds, unlike on each rank: a short timeout is for what comes after them."""
+    if world.launcher != "local":
+        return
+    folder = Path(os.environ["TRAINER_LAUNCH_DIR"])
+    (folder / f"imported-{world.rank}").touch()
+    while len(list(folder.glob("imported-*"))) < world.world_size:
+        time.sleep(0.01)
 
 
 def loop(world: World, fault: str) -> None:
@@ -56,9 +63,7 @@ def fail(fault: str, item: int) -> None:
     """The ways in which a rank's data code has failed."""
     if fault == "raise":
         raise RuntimeError(f"planned fault at item {item}")
-    if fault == "exit0":
-        os._exit(0)
-    if fault == "kill":
+    if fault == "kill-once" and os.environ["TRAINER_RESTARTS"] == "0":
         os.kill(os.getpid(), signal.SIGKILL)
     if fault == "sleep":
         time.sleep(1000)

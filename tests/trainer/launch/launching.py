@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -48,6 +49,15 @@ class Launch:
         output, _ = self.process.communicate(timeout=PATIENCE_SECONDS)
         self.check_nothing_left()
         return self.process.returncode, output
+
+    def abandon(self) -> None:
+        """Ends what a failed test has left running."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self.process.send_signal(signal.SIGINT)  # the second one ends all
+            time.sleep(0.1)
+        self.process.kill()
+        self.process.communicate(timeout=PATIENCE_SECONDS)
 
     def check_nothing_left(self) -> None:
         """No process and no launch folder."""

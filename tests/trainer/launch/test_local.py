@@ -6,6 +6,7 @@ import signal
 import stat
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,16 +15,18 @@ from tests.trainer.launch.launching import Launch, is_alive, last_error, wait_un
 from trainer.errors import UserError
 from trainer.launch.local import run_ranks
 
-
-def test_all_ranks_done_is_status_0(tmp_path: Path) -> None:
-    assert Launch(tmp_path, {}).end() == (0, "")
+Start = Callable[..., Launch]
 
 
-def test_ranks_know_their_place(tmp_path: Path) -> None:
+def test_all_ranks_done_is_status_0(start: Start) -> None:
+    assert start({}).end() == (0, "")
+
+
+def test_ranks_know_their_place(start: Start, tmp_path: Path) -> None:
     left_over = {"MASTER_ADDR": "10.0.0.1", "TORCHELASTIC_RUN_ID": "old", "OMP_NUM_THREADS": ""}
     left_over["NCCL_SOCKET_IFNAME"] = "eth7"
     cores = len(os.sched_getaffinity(0))
-    launch = Launch(tmp_path, {"0": "environment", "1": "environment"}, environ=left_over)
+    launch = start({"0": "environment", "1": "environment"}, environ=left_over)
     assert launch.end() == (0, "")
     for rank in (0, 1):
         environ = json.loads((tmp_path / f"environment-{rank}").read_text())
@@ -38,13 +41,13 @@ def test_ranks_know_their_place(tmp_path: Path) -> None:
         assert (tmp_path / f"stdin-{rank}").read_text() == ""
 
 
-def test_threads_chosen_by_the_user_stay(tmp_path: Path) -> None:
-    assert Launch(tmp_path, {"0": "environment"}, nproc=1, environ={"OMP_NUM_THREADS": "7"}).end()[0] == 0
+def test_threads_chosen_by_the_user_stay(start: Start, tmp_path: Path) -> None:
+    assert start({"0": "environment"}, nproc=1, environ={"OMP_NUM_THREADS": "7"}).end()[0] == 0
     assert json.loads((tmp_path / "environment-0").read_text())["OMP_NUM_THREADS"] == "7"
 
 
-def test_launch_folder_is_private(tmp_path: Path) -> None:
-    launch = Launch(tmp_path, {"0": "until-stopped"}, nproc=1)
+def test_launch_folder_is_private(start: Start, tmp_path: Path) -> None:
+    launch = start({"0": "until-stopped"}, nproc=1)
     launch.wait_for("pid-0-0")
     attempt = Path((tmp_path / "launch-folder").read_text())
     for folder in (attempt, attempt.parent):
@@ -64,92 +67,92 @@ def test_launch_folder_is_private(tmp_path: Path) -> None:
         ("sys-exit", "error: rank 1: SystemExit: sys.exit(0) was called inside the run"),
     ],
 )
-def test_one_failing_rank_ends_the_run(tmp_path: Path, fault: str, told: str) -> None:
-    launch = Launch(tmp_path, {"0": "peer-lost", "1": fault, "2": "stuck"}, nproc=3)
+def test_one_failing_rank_ends_the_run(start: Start, fault: str, told: str) -> None:
+    launch = start({"0": "peer-lost", "1": fault, "2": "stuck"}, nproc=3)
     status, output = launch.end()
     assert time.monotonic() - launch.started < 10
     assert status == 1
     assert last_error(output) == told
 
 
-def test_message_and_traceback_are_shown_once(tmp_path: Path) -> None:
-    _, output = Launch(tmp_path, {"0": "peer-lost", "1": "raise", "2": "peer-lost"}, nproc=3).end()
+def test_message_and_traceback_are_shown_once(start: Start) -> None:
+    _, output = start({"0": "peer-lost", "1": "raise", "2": "peer-lost"}, nproc=3).end()
     assert output.count("planned fault of rank 1") == 1
     assert output.count("Traceback") == 1
     assert output.startswith("rank 1, Traceback")
     assert "Connection closed" not in output
 
 
-def test_earliest_of_several_failures_is_told(tmp_path: Path) -> None:
-    _, output = Launch(tmp_path, {"0": "raise:0.4", "1": "raise"}).end()
+def test_earliest_of_several_failures_is_told(start: Start) -> None:
+    _, output = start({"0": "raise:0.15", "1": "raise"}).end()
     assert last_error(output) == "error: rank 1: RuntimeError: planned fault of rank 1"
 
 
-def test_rank_that_waits_in_vain_names_those_it_waited_for(tmp_path: Path) -> None:
-    status, output = Launch(tmp_path, {"0": "peer-lost", "1": "stuck"}).end()
+def test_rank_that_waits_in_vain_names_those_it_waited_for(start: Start) -> None:
+    status, output = start({"0": "peer-lost", "1": "stuck"}).end()
     assert status == 1
     assert "rank 0: RuntimeError" in last_error(output)
     assert "fix: rank 1 was busy elsewhere or stuck" in output
 
 
-def test_leaving_without_the_done_mark_is_a_failure(tmp_path: Path) -> None:
-    status, output = Launch(tmp_path, {"1": "silent"}).end()
+def test_leaving_without_the_done_mark_is_a_failure(start: Start) -> None:
+    status, output = start({"1": "silent"}).end()
     assert status == 1
     assert last_error(output).startswith("error: rank 1: left with status 0")
 
 
-def test_failure_before_the_rank_could_report(tmp_path: Path) -> None:
-    status, output = Launch(tmp_path, {"0": "fail-early"}).end()
+def test_failure_before_the_rank_could_report(start: Start) -> None:
+    status, output = start({"0": "fail-early"}).end()
     assert status == 1
     assert output.startswith("cannot even begin\n")
     assert last_error(output).startswith("error: rank 0: left with status 1")
 
 
 @pytest.mark.parametrize("status", [1, 2, 3])
-def test_user_error_gives_its_status_without_traceback(tmp_path: Path, status: int) -> None:
-    got, output = Launch(tmp_path, {"1": f"user-error:{status}"}).end()
+def test_user_error_gives_its_status_without_traceback(start: Start, status: int) -> None:
+    got, output = start({"1": f"user-error:{status}"}).end()
     assert got == status
     assert output == "error: rank 1: the run file is wrong\nfix: mend it\n"
 
 
-def test_traceback_of_a_user_error_on_request(tmp_path: Path) -> None:
-    _, output = Launch(tmp_path, {"1": "user-error:2"}, environ={"TRAINER_TRACEBACK": "1"}).end()
+def test_traceback_of_a_user_error_on_request(start: Start) -> None:
+    _, output = start({"1": "user-error:2"}, environ={"TRAINER_TRACEBACK": "1"}).end()
     assert output.startswith("rank 1, Traceback")
     assert last_error(output) == "error: rank 1: the run file is wrong"
 
 
-def test_restart_starts_all_ranks_again(tmp_path: Path) -> None:
-    status, output = Launch(tmp_path, {"1": "fail-once"}, max_restarts=3).end()
+def test_restart_starts_all_ranks_again(start: Start, tmp_path: Path) -> None:
+    status, output = start({"1": "fail-once"}, max_restarts=3).end()
     assert status == 0
     assert output == "restart 1 of 3 after: rank 1: RuntimeError: only the first time\n"
     assert {file.name for file in tmp_path.glob("pid-*")} >= {"pid-0-1", "pid-1-1"}
 
 
-def test_restarts_are_counted(tmp_path: Path) -> None:
-    status, output = Launch(tmp_path, {"1": "exit:9"}, max_restarts=2).end()
+def test_restarts_are_counted(start: Start) -> None:
+    status, output = start({"1": "exit:9"}, max_restarts=2).end()
     assert status == 1
     assert [line[:14] for line in output.splitlines()[:2]] == ["restart 1 of 2", "restart 2 of 2"]
     assert last_error(output).startswith("error: rank 1: left with status 9")
 
 
 @pytest.mark.parametrize("status", [2, 3])
-def test_wrong_usage_is_not_tried_again(tmp_path: Path, status: int) -> None:
-    got, output = Launch(tmp_path, {"1": f"user-error:{status}"}, max_restarts=3).end()
+def test_wrong_usage_is_not_tried_again(start: Start, status: int) -> None:
+    got, output = start({"1": f"user-error:{status}"}, max_restarts=3).end()
     assert got == status
     assert "restart" not in output
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP"])
-def test_stop_request_reaches_every_rank_as_sigterm(tmp_path: Path, name: str) -> None:
-    launch = Launch(tmp_path, {"0": "until-stopped", "1": "until-stopped"})
+def test_stop_request_reaches_every_rank_as_sigterm(start: Start, tmp_path: Path, name: str) -> None:
+    launch = start({"0": "until-stopped", "1": "until-stopped"})
     launch.wait_for("pid-0-0", "pid-1-0")
     launch.process.send_signal(signal.Signals[name])
     assert launch.end() == (75, "stopping after this update; interrupt once more to leave at once\n")
     assert [(tmp_path / f"saved-{rank}").read_text() for rank in (0, 1)] == ["SIGTERM", "SIGTERM"]
 
 
-def test_further_stop_requests_change_nothing(tmp_path: Path) -> None:
-    launch = Launch(tmp_path, {"0": "until-stopped:0.5", "1": "until-stopped:0.5"})
+def test_further_stop_requests_change_nothing(start: Start) -> None:
+    launch = start({"0": "until-stopped:0.5", "1": "until-stopped:0.5"})
     launch.wait_for("pid-0-0", "pid-1-0")
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
         launch.process.send_signal(number)
@@ -158,16 +161,16 @@ def test_further_stop_requests_change_nothing(tmp_path: Path) -> None:
     assert output.count("stopping after this update") == 1
 
 
-def test_stop_request_while_the_ranks_start_is_kept_for_them(tmp_path: Path) -> None:
-    launch = Launch(tmp_path, {"0": "slow-start", "1": "slow-start"})
+def test_stop_request_while_the_ranks_start_is_kept_for_them(start: Start, tmp_path: Path) -> None:
+    launch = start({"0": "slow-start", "1": "slow-start"})
     launch.wait_for("starting-0", "starting-1")
     launch.process.terminate()
     assert launch.end()[0] == 75
     assert (tmp_path / "saved-0").exists() and (tmp_path / "saved-1").exists()
 
 
-def test_second_interrupt_leaves_at_once(tmp_path: Path) -> None:
-    launch = Launch(tmp_path, {"0": "until-stopped:1000", "1": "worker"})
+def test_second_interrupt_leaves_at_once(start: Start) -> None:
+    launch = start({"0": "until-stopped:1000", "1": "worker"})
     launch.wait_for("pid-0-0", "worker-1")
     launch.process.send_signal(signal.SIGINT)
     assert launch.process.stdout is not None
@@ -176,15 +179,15 @@ def test_second_interrupt_leaves_at_once(tmp_path: Path) -> None:
     assert launch.end() == (130, "left at once: what came after the last checkpoint is lost\n")
 
 
-def test_rank_that_is_done_is_left_alone_by_a_stop_request(tmp_path: Path) -> None:
-    launch = Launch(tmp_path, {"0": "until-stopped"})  # rank 1 is done and gone
+def test_rank_that_is_done_is_left_alone_by_a_stop_request(start: Start) -> None:
+    launch = start({"0": "until-stopped"})  # rank 1 is done and gone
     launch.wait_for("pid-0-0", "pid-1-0")
     launch.process.terminate()
     assert launch.end()[0] == 75
 
 
-def test_failure_while_stopping_is_told_and_not_restarted(tmp_path: Path) -> None:
-    launch = Launch(tmp_path, {"0": "until-stopped", "1": "raise-on-stop"}, max_restarts=3)
+def test_failure_while_stopping_is_told_and_not_restarted(start: Start) -> None:
+    launch = start({"0": "until-stopped", "1": "raise-on-stop"}, max_restarts=3)
     launch.wait_for("pid-0-0", "pid-1-0")
     launch.process.terminate()
     status, output = launch.end()
@@ -193,30 +196,30 @@ def test_failure_while_stopping_is_told_and_not_restarted(tmp_path: Path) -> Non
     assert last_error(output) == "error: rank 1: RuntimeError: the disk is full"
 
 
-def test_ranks_of_a_killed_parent_save_and_end(tmp_path: Path) -> None:
-    launch = Launch(tmp_path, {"0": "until-stopped:0.2", "1": "until-stopped"})
+def test_ranks_of_a_killed_parent_save_and_end(start: Start, tmp_path: Path) -> None:
+    launch = start({"0": "until-stopped:0.2", "1": "until-stopped"})
     launch.wait_for("pid-0-0", "pid-1-0")
     launch.process.kill()
     assert launch.end()[0] == -signal.SIGKILL
     assert (tmp_path / "saved-0").exists() and (tmp_path / "saved-1").exists()
 
 
-def test_ranks_that_were_starting_when_their_parent_was_killed_end(tmp_path: Path) -> None:
-    launch = Launch(tmp_path, {"0": "slow-start", "1": "slow-start"})
+def test_ranks_that_were_starting_when_their_parent_was_killed_end(start: Start, tmp_path: Path) -> None:
+    launch = start({"0": "slow-start", "1": "slow-start"})
     launch.wait_for("starting-0", "starting-1")
     launch.process.kill()
     assert launch.end()[0] == -signal.SIGKILL
     assert not list(tmp_path.glob("pid-*"))
 
 
-def test_loader_workers_of_killed_ranks_are_killed(tmp_path: Path) -> None:
-    launch = Launch(tmp_path, {"0": "worker", "1": "worker", "2": "raise:0.5"}, nproc=3)
+def test_loader_workers_of_killed_ranks_are_killed(start: Start) -> None:
+    launch = start({"0": "worker", "1": "worker", "2": "raise:0.5"}, nproc=3)
     launch.wait_for("worker-0", "worker-1")
     assert launch.end()[0] == 1
 
 
-def test_loader_workers_of_a_vanished_rank_are_killed(tmp_path: Path) -> None:
-    launch = Launch(tmp_path, {"0": "worker"}, nproc=1)
+def test_loader_workers_of_a_vanished_rank_are_killed(start: Start, tmp_path: Path) -> None:
+    launch = start({"0": "worker"}, nproc=1)
     launch.wait_for("worker-0", "pid-0-0")
     worker = int((tmp_path / "worker-0").read_text())
     os.kill(int((tmp_path / "pid-0-0").read_text()), signal.SIGKILL)
@@ -224,8 +227,8 @@ def test_loader_workers_of_a_vanished_rank_are_killed(tmp_path: Path) -> None:
     assert not is_alive(worker)
 
 
-def test_nohup_stays_nohup(tmp_path: Path) -> None:
-    launch = Launch(tmp_path, {"0": "until-stopped"}, nproc=1, prefix=("sh", "-c", 'trap "" HUP; exec "$@"', "sh"))
+def test_nohup_stays_nohup(start: Start) -> None:
+    launch = start({"0": "until-stopped"}, nproc=1, prefix=("sh", "-c", 'trap "" HUP; exec "$@"', "sh"))
     launch.wait_for("pid-0-0")
     launch.process.send_signal(signal.SIGHUP)
     with pytest.raises(AssertionError, match="in vain"):
@@ -234,10 +237,10 @@ def test_nohup_stays_nohup(tmp_path: Path) -> None:
     assert launch.end()[0] == 75
 
 
-def test_closed_standard_streams(tmp_path: Path) -> None:
+def test_closed_standard_streams(start: Start) -> None:
     closing = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
-    assert Launch(tmp_path, {}, prefix=closing).end() == (0, "")
-    assert Launch(tmp_path, {"1": "raise"}, prefix=closing).end() == (1, "")
+    assert start({}, prefix=closing).end() == (0, "")
+    assert start({"1": "raise"}, prefix=closing).end() == (1, "")
 
 
 def test_command_that_cannot_be_started(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Signals as a request to stop."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -21,9 +20,9 @@ def stop() -> Iterator[StopRequest]:
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1"])
 def test_first_signal_is_noted(stop: StopRequest, name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert not stop.requested and stop.signal == ""
+    assert (stop.requested, stop.signal) == (False, "")
     signal.raise_signal(signal.Signals[name])
-    assert stop.requested and stop.signal == name
+    assert (stop.requested, stop.signal) == (True, name)
     assert capfd.readouterr() == ("", NOTICE)
 
 
@@ -58,7 +57,7 @@ def test_handlers_and_mask_are_given_back() -> None:
 def test_signal_held_back_before_is_not_lost(capfd: pytest.CaptureFixture[str]) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     try:
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)  # to this thread: others of this process do not hold it back
         request = StopRequest()
         request.install()
         assert request.signal == "SIGTERM"
@@ -78,6 +77,18 @@ def test_second_interrupt_leaves_at_once() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
     assert (done.returncode, done.stdout, done.stderr) == (130, "saving\n", NOTICE)
+
+
+def test_forked_worker_leaves_the_request_to_its_rank() -> None:
+    code = (
+        "import os, signal; from trainer.launch.stop import StopRequest; stop = StopRequest(); stop.install()\n"
+        "worker = os.fork()\n"
+        "if worker == 0:\n"
+        "    signal.raise_signal(signal.SIGINT); signal.raise_signal(signal.SIGINT); os._exit(int(stop.requested))\n"
+        "print(os.waitpid(worker, 0)[1])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
 
 
 def test_notice_is_no_error_without_stderr() -> None:

@@ -125,6 +125,8 @@ def bad_loss(model, batch):
 
 def bad_build():
     return "no module"
+
+number = 3
 """
 
 
@@ -167,6 +169,10 @@ def test_own_model_without_a_loss_is_judged_by_its_batches(own: str) -> None:
 def test_what_own_functions_return_is_checked(own: str) -> None:
     with pytest.raises(UserError, match=r"not a torch\.nn\.Module"):
         build_model(Model(build=f"{own}:bad_build"), vocabulary=0)
+    with pytest.raises(UserError, match="unexpected keyword argument 'depth'"):
+        build_model(Model(build=f"{own}:build", options={"depth": 2}), vocabulary=0)
+    with pytest.raises(UserError, match="no function"):
+        build_model(Model(build=f"{own}:number"), vocabulary=0)
     settings = Model(build=f"{own}:build", loss=f"{own}:bad_loss")
     module = build_model(settings, vocabulary=0)
     with pytest.raises(UserError, match="sum of the loss"):

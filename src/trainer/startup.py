@@ -1,0 +1,81 @@
+"""The one door from the trainer to what starts it: the built file, or nothing in a checkout."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from trainer_boot.environment import Problem
+    from trainer_boot.finder import BundleFinder
+
+
+def bundle_path() -> str | None:
+    """Absolute path of the file that this process was started from; None in a checkout or an installed package."""
+    finder = _running()
+    return None if finder is None else finder.archive.path
+
+
+def build_info() -> dict[str, Any] | None:
+    """What the build wrote down about itself, or None where there was no build.
+
+    Keys: name, version, commit (None if built outside of git), dirty, lock_sha256, python (minor version -> bytecode
+    magic number), passes, entry, format, sha256 (of files, originals and code).
+    """
+    from trainer_boot.layout import BUILD_INFORMATION
+
+    return _json(BUILD_INFORMATION)  # type: ignore[no-any-return]  # JSON of our own making
+
+
+def requirements() -> list[dict[str, object]] | None:
+    """What the lock asks of the environment and what is bundled, as trainer_boot.environment has it; None: no build."""
+    from trainer_boot.layout import REQUIREMENTS
+
+    return _json(REQUIREMENTS)  # type: ignore[no-any-return]  # JSON of our own making
+
+
+def check_environment() -> list[Problem]:
+    """The differences between the environment and the lock that the file carries; none where there is no build."""
+    from trainer_boot.environment import check, installed
+
+    wanted = requirements()
+    return [] if wanted is None else check(wanted, installed(), bundled=True)
+
+
+def entry_command() -> list[str]:
+    """The words that start this trainer again, from anywhere, on this machine; the command's own words follow."""
+    path = bundle_path()
+    return [sys.executable, path] if path is not None else [sys.executable, "-m", "trainer"]
+
+
+def modules() -> list[str]:
+    """The names of the bundled modules, sorted; none where there is no build."""
+    finder = _running()
+    return [] if finder is None else sorted(finder.modules)
+
+
+def damage() -> list[str]:
+    """Reads every byte of the file: a sentence for each thing that is not as it was built."""
+    finder = _running()
+    if finder is None:
+        return []
+    from trainer_boot.integrity import damage
+
+    return damage(finder)
+
+
+def _running() -> BundleFinder | None:
+    from trainer_boot.finder import running
+
+    return running()
+
+
+def _json(path: str) -> Any:
+    finder = _running()
+    if finder is None:
+        return None
+    import json
+
+    return json.loads(finder.archive.members.read(path))

@@ -1,0 +1,107 @@
+"""Runs of the trainer for tests: in this process, or as real processes of a checkout."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+# a toy that trains in milliseconds; every test adds what it is about
+TOY = {
+    "model.build": "tests.trainer.toy:ToyModel",
+    "model.loss": "tests.trainer.toy:token_loss",
+    "data.dataset": "tests.trainer.toy_data:Sequences",
+    "precision.compute": "fp64",
+    "optim.name": "sgd",
+    "optim.lr": "0.5",
+    "optim.clip": "0",
+    "optim.schedule": "constant",
+    "batch.size": "4",
+    "run.device": "cpu",
+    "run.threads": "1",
+    "log.progress": "none",
+}
+
+
+def flags(**changes: str) -> list[str]:
+    """Command-line flags of the toy with `section__key="value"` changed; "" leaves a key out."""
+    settings = dict(TOY)
+    for name, value in changes.items():
+        settings[name.replace("__", ".")] = value
+    return [word for name, value in settings.items() if value for word in (f"--{name}", value)]
+
+
+def train_here(folder: Path, *arguments: str, **changes: str) -> int:
+    """`trainer train` in this process with an empty run file; the run folder is <folder>/run unless changed."""
+    from trainer.commands.train import run
+
+    run_file = folder / "run.toml"
+    run_file.touch()
+    changes.setdefault("run__folder", str(folder / "run"))
+    return run([str(run_file), *flags(**changes), *arguments])
+
+
+def trainer(*arguments: str, cwd: Path, timeout: float = 100, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """`python -m trainer ...` as a process of its own, to its end."""
+    return subprocess.run(
+        command(*arguments),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+        env=environ(**environment),
+    )
+
+
+def command(*arguments: str) -> list[str]:
+    """The trainer of this checkout."""
+    return [sys.executable, "-m", "trainer", *arguments]
+
+
+def environ(**changes: str) -> dict[str, str]:
+    """The environment of a started trainer: this one's, with the toys importable."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), **changes}
+
+
+def metrics(run_folder: Path) -> list[dict[str, Any]]:
+    """The updates of a run, read strictly: JSON as RFC 8259 has it, steps rising by one."""
+
+    def refuse(word: str) -> float:
+        raise ValueError(f"not JSON: {word}")
+
+    rows: list[dict[str, Any]] = []
+    for line in (run_folder / "metrics.jsonl").read_text().splitlines():
+        row = json.loads(line, parse_constant=refuse)
+        if "step" in row:
+            rows.append(row)
+    assert [row["step"] for row in rows] == list(range(1, len(rows) + 1))
+    return rows
+
+
+def losses(run_folder: Path) -> list[float]:
+    """The loss of every update; NaN where it was not finite."""
+    return [math.nan if row["loss"] is None else row["loss"] for row in metrics(run_folder)]
+
+
+def weights(run_folder: Path) -> dict[str, Any]:
+    """The newest checkpoint's weights."""
+    import torch
+
+    newest = sorted((run_folder / "checkpoints").glob("step-*"))[-1]
+    return dict(torch.load(newest / "model.pt", weights_only=True))
+
+
+def assert_same_weights(first: Path, second: Path) -> None:
+    """Bit for bit."""
+    import torch
+
+    one, other = weights(first), weights(second)
+    assert one.keys() == other.keys()
+    for name in one:
+        if isinstance(one[name], torch.Tensor):
+            assert torch.equal(one[name], other[name]), name

@@ -1,0 +1,125 @@
+"""An archive that is not as it was built says so, and what is wrong with it; old code never stands for new text."""
+
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.boot import bed
+from trainer_boot import layout
+
+FILES: bed.Files = {
+    "pack/__init__.py": "",
+    "pack/part.py": "def value():\n    return 42\n",
+    "app.py": "import pack.part\nprint(pack.part.value())",
+    "note.txt": b"a note",
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return bed.archive(tmp_path / "app.pyz", FILES)
+
+
+def refused(place: Path, python: str = sys.executable) -> str:
+    """What it says; it must be one error and one fix, and a failure."""
+    done = bed.run(place, python=python)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    error, fix = done.stderr.splitlines()
+    assert error.startswith("error: ")
+    assert fix.startswith("fix: ")
+    return error
+
+
+def pythons() -> list[str]:
+    return [sys.executable, *filter(None, [bed.other_python()])]
+
+
+def test_a_member_changed_by_a_zip_tool_is_named(place: Path) -> None:
+    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(place, "a") as archive:
+        archive.writestr("pack/part.py", "def value():\n    return 43\n")
+    for python in pythons():
+        assert "was changed after it was built: pack/part.py" in refused(place, python)
+
+
+def test_an_added_member_is_named(place: Path) -> None:
+    with zipfile.ZipFile(place, "a") as archive:
+        archive.writestr("pack/more.py", "")
+    for python in pythons():
+        assert "was changed after it was built: pack/more.py" in refused(place, python)
+
+
+def test_an_archive_packed_anew_is_refused(place: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again.pyz"
+    with zipfile.ZipFile(place) as old, zipfile.ZipFile(again, "w") as new:
+        for info in old.infolist():
+            data = old.read(info)
+            new.writestr(info, data.replace(b"42", b"43") if info.filename == "pack/part.py" else data)
+    for python in pythons():
+        assert "header is missing" in refused(again, python)
+
+
+def test_trailing_bytes_are_refused(place: Path) -> None:
+    """A zip reader would look for the table of contents at the end, and may find another one."""
+    with place.open("ab") as file:
+        file.write(b"x")
+    done = bed.run(place)
+    assert done.returncode == 1
+
+
+def test_changed_code_is_refused(place: Path) -> None:
+    data = bytearray(place.read_bytes())
+    data[data.index(b"pack/part.py")] ^= 1  # the file name in the code, which comes first
+    place.write_bytes(data)
+    done = bed.run(place)
+    assert done.returncode == 1
+    assert "was damaged after it was built" in done.stderr
+
+
+@pytest.mark.parametrize("word", ["size", "tail_offset", "tail_check", "tail_crc"])
+def test_a_changed_header_is_refused(place: Path, word: str) -> None:
+    """By whoever needs that word: a Python that has code there looks at the check, another one at the CRC."""
+    data = bytearray(place.read_bytes())
+    data[layout.FIRST_WORD + 8 * layout.WORDS.index(word)] ^= 1
+    place.write_bytes(data)
+    if word != "tail_crc":
+        assert "header" in refused(place)
+    if other := bed.other_python():
+        assert "header" in refused(place, other)
+
+
+def test_changed_boot_code_is_refused(place: Path) -> None:
+    data = bytearray(place.read_bytes())
+    data[data.index(b"BundleFinder")] ^= 1
+    place.write_bytes(data)
+    assert "is damaged" in refused(place)
+
+
+@pytest.mark.parametrize("part", [0.3, 0.9, 0.999])
+def test_a_copy_that_was_cut_off_does_not_run(place: Path, part: float) -> None:
+    os.truncate(place, int(place.stat().st_size * part))
+    done = bed.run(place)
+    assert done.returncode != 0
+    assert done.stdout == ""
+
+
+def test_every_byte_is_looked_at_when_asked(tmp_path: Path) -> None:
+    files: bed.Files = {
+        **FILES,
+        "app.py": """
+            from trainer_boot.finder import running
+            from trainer_boot.integrity import damage
+            for line in damage(running()) or ["whole"]:
+                print(line)
+        """,
+    }
+    place = bed.archive(tmp_path / "app.pyz", files, minify=True)
+    assert bed.lines(bed.run(place)) == ["whole"]
+    data = bytearray(place.read_bytes())
+    data[data.index(b"a note")] ^= 1
+    place.write_bytes(data)
+    for python in pythons():
+        assert bed.lines(bed.run(place, python=python)) == ["note.txt differs from what was built"]

@@ -1,0 +1,77 @@
+"""The first instruction of an archive."""
+
+import ast
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from build.minify.passes import PASSES
+from build.minify.stage import shorten
+from tests.boot import bed
+from trainer_boot import layout
+
+MAIN = bed.ROOT / "src" / "trainer_boot" / "__main__.py"
+
+
+def constants() -> dict[str, object]:
+    """The module-level constants of __main__, which can't be imported without running it."""
+    found: dict[str, object] = {}
+    for statement in ast.parse(MAIN.read_bytes()).body:
+        if isinstance(statement, ast.Assign):
+            target = statement.targets[0]
+            try:
+                value = ast.literal_eval(statement.value)
+            except ValueError:
+                continue
+            if isinstance(target, ast.Tuple):
+                found.update(zip((ast.unparse(name) for name in target.elts), value, strict=True))
+            else:
+                found[ast.unparse(target)] = value
+    return found
+
+
+def test_its_numbers_are_those_of_the_format() -> None:
+    found = constants()
+    names = ("SIGNATURE", "HEADER_SIZE", "FIRST_SLOT", "SLOT_SIZE", "SLOTS", "BOOT_MODULES")
+    assert {name: found[name] for name in names} == {name: getattr(layout, name) for name in names}
+    assert found["SIGNATURE_AT"] == len(layout.SHEBANG)
+
+
+@pytest.mark.parametrize("minified", [False, True])
+def test_python_3_6_can_parse_it(minified: bool) -> None:
+    text = shorten(MAIN.read_bytes(), tuple(PASSES)).data if minified else MAIN.read_bytes()
+    ast.parse(text, feature_version=(3, 6))
+
+
+@pytest.mark.parametrize("version", ["3.6", "3.8", "3.9", "3.10"])
+def test_an_old_python_says_what_it_needs(tmp_path: Path, version: str) -> None:
+    old = bed.python(version)
+    if old is None:
+        pytest.skip(f"no Python {version} here")
+    place = bed.archive(tmp_path / "app.pyz", {"app.py": "print('ran')"}, minify=True)
+    done = bed.run(place, "train", "x", python=old)
+    assert (done.returncode, done.stdout) == (3, "")
+    error, fix = done.stderr.splitlines()
+    assert error.startswith("error: this file needs Python 3.11 or newer; ")
+    assert f"is Python {version}." in error
+    assert fix == f"fix: start it with a newer one, as in: python3.11 {place} train x"
+
+
+def test_it_starts_by_itself_where_the_shebang_s_python_will_do(tmp_path: Path) -> None:
+    place = bed.archive(tmp_path / "app.pyz", {"app.py": "print('ran')"})
+    link = tmp_path / "python3"
+    link.symlink_to(bed.running()[0].executable)
+    done = subprocess.run(
+        [place], capture_output=True, text=True, env={"PATH": f"{tmp_path}:{os.defpath}"}, check=False
+    )
+    assert (done.stdout, done.stderr) == ("ran\n", "")
+
+
+def test_a_start_imports_next_to_nothing(tmp_path: Path) -> None:
+    files: bed.Files = {"app.py": "import sys\nprint(*sorted(sys.modules))"}
+    found = set(bed.lines(bed.run(bed.archive(tmp_path / "app.pyz", files)))[0].split())
+    expensive = {"zipfile", "pathlib", "json", "re", "zlib", "typing", "dataclasses", "inspect", "struct", "__future__"}
+    assert not found & expensive
+    assert {name for name in found if name.startswith("trainer_boot")} == set(layout.BOOT_MODULES)

@@ -1,0 +1,71 @@
+"""`trainer env check`: what it prints, and with which exit status."""
+
+import subprocess
+import sys
+
+import pytest
+
+from trainer import cli, startup
+from trainer.commands import env
+from trainer.errors import UserError
+from trainer_boot.environment import Problem
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, *problems: Problem) -> None:
+    monkeypatch.setattr(startup, "requirements", list)
+    monkeypatch.setattr(startup, "check_environment", lambda: list(problems))
+
+
+def test_without_a_lock_inside_there_is_nothing_to_compare(capsys: pytest.CaptureFixture[str]) -> None:
+    assert env.run(["check"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "no lock inside" in line
+    assert "trainer.pyz env check" in line
+
+
+def test_an_environment_that_fits(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pretend(monkeypatch, Problem("torch", "1", "1+cpu", "torch 1+cpu is taken for 1", "", fatal=False))
+    assert env.run(["check"]) == 0
+    note, verdict = capsys.readouterr().out.splitlines()
+    assert note == "note: torch 1+cpu is taken for 1"
+    assert "fits" in verdict
+
+
+def test_differences_are_printed_with_their_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretend(
+        monkeypatch,
+        Problem("numpy", "2", "1", "numpy 1 is installed, 2 is locked", "run pip install numpy==2"),
+        Problem("torch", "2", None, "torch 2 is locked, and no torch is installed", "run pip install torch==2"),
+    )
+    assert env.run(["check"]) == 3
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.splitlines() == [
+        "error: numpy 1 is installed, 2 is locked",
+        "fix: run pip install numpy==2",
+        "error: torch 2 is locked, and no torch is installed",
+        "fix: run pip install torch==2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"), [(["chek"], "no such command"), (["check", "more"], "too many arguments")]
+)
+def test_wrong_usage_is_named(arguments: list[str], what: str) -> None:
+    with pytest.raises(UserError, match=what) as caught:
+        env.run(arguments)
+    assert caught.value.status == 2
+    assert caught.value.fix
+
+
+def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["env", "--help"]) == 0
+    assert "example" in capsys.readouterr().out
+
+
+def test_it_needs_no_torch() -> None:
+    script = "import sys; from trainer.cli import main; main(['env', 'check']); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"

@@ -1,0 +1,23 @@
+"""Launches that end with their test, even when it fails."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trainer.launch.launching import Launch
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Launch]]:
+    """Starts a launch whose files lie in `tmp_path`: `start(plan, ...)` as `Launch(tmp_path, plan, ...)`."""
+    launches: list[Launch] = []
+
+    def begin(plan: dict[str, str], **options: Any) -> Launch:
+        launches.append(Launch(tmp_path, plan, **options))
+        return launches[-1]
+
+    yield begin
+    for launch in launches:
+        launch.abandon()
