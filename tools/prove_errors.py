@@ -136,8 +136,10 @@ def surroundings(trials: Trials) -> None:
         done = subprocess.run(
             [sys.executable, str(file), "self", "verify"], capture_output=True, text=True, check=False, cwd=folder
         )
-        if name == "truncated archive" and "can't find '__main__'" in done.stderr:
-            print(f"note {name}: Python itself refuses it: {done.stderr.strip().splitlines()[-1]}")
+        if name == "truncated archive":
+            # without the zip's end Python takes it for a script: none of our code ever runs
+            assert done.returncode == 1
+            print(f"note {name}: refused by Python itself: {done.stderr.strip().splitlines()[-1]}")
             continue
         trials.judge(name, 1, done)
     assert train(pyz, folder, "run.toml", *SMALL, "--run.folder", "first").returncode == 0

@@ -95,7 +95,7 @@ def nearest(name: str, names: Sequence[str]) -> str:
     """` (did you mean 'x'?)`, or nothing."""
     import difflib
 
-    close = difflib.get_close_matches(name, names, 1, 0.5)
+    close = difflib.get_close_matches(name, names, 1, 0.6)
     return f"did you mean {close[0]!r}?" if close else ""
 
 
@@ -147,9 +147,17 @@ def _declaration(name: str, shown: str) -> Setting:
         return declared
     same_section = [f"{s}.{k}" for s, k, _ in keys() if s == section]
     hint = nearest(key, [n.partition(".")[2] for n in same_section]) if same_section else ""
-    if not hint:
-        hint = nearest(name, [f"{s}.{k}" for s, k, _ in keys()])
+    hint = hint or _by_help(section, key) or nearest(name, [f"{s}.{k}" for s, k, _ in keys()])
     raise UserError(f"unknown setting {shown}", hint or "`trainer check` prints every setting", 2)
+
+
+def _by_help(section: str, key: str) -> str:
+    """`learning_rate` is told of `optim.lr`, whose help says "peak learning rate"; the own section comes first."""
+    words = key.replace("_", " ").lower()
+    if len(words) < 4:
+        return ""
+    found = [(s != section, f"{s}.{k}", declared.help) for s, k, declared in keys() if words in declared.help.lower()]
+    return f"did you mean {min(found)[1]!r} ({min(found)[2]})?" if found else ""
 
 
 def _type_of(section: str, key: str) -> Any:

@@ -77,7 +77,9 @@ class Archive:
             self._reopen()
             data = decode(pread(self._descriptor, size, offset))
         if data is None:
-            raise BundleError(f"{self.path} was damaged after it was built", "copy it again, or build it again")
+            raise BundleError(
+                f"{self.path} was damaged after it was built", "copy it again, or build it again (python -m build)"
+            )
         return data
 
     def _reopen(self) -> None:
@@ -225,8 +227,10 @@ def install(place: str, descriptor: int, head: bytes, index: bytes | None, secti
     """
     archive = Archive(os.path.abspath(place), descriptor, head)
     if index is None:
+        from trainer_boot.integrity import require_untouched
         from trainer_boot.members import SourceLoader, names_only
 
+        require_untouched(archive, descriptor)
         contents = names_only(archive)
         loader: BundleLoader = SourceLoader(archive, contents[2], 0)
     else:
@@ -238,7 +242,7 @@ def install(place: str, descriptor: int, head: bytes, index: bytes | None, secti
     sys.path[:] = [entry for entry in sys.path if entry not in (place, archive.path)]
     sys.path_hooks.insert(0, finder.path_hook)
     sys.meta_path.insert(sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else 0, finder)
-    if index is None or not _untouched(archive, descriptor):
+    if not _untouched(archive, descriptor):
         from trainer_boot.integrity import require_untouched
 
         require_untouched(archive, descriptor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import marshal
 import os
 import sys
 import zlib
@@ -10,6 +11,10 @@ from os import pread
 
 from trainer_boot.finder import Archive, BundleError, BundleFinder
 from trainer_boot.layout import BUILD_INFORMATION, FILE_TABLE, FOLDER, HEADER_CRC, digest, word
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from trainer_boot.layout import FileTable
 
 _MAIN = ("__main__.py", "__main__.pyc")
 # Made at run time: as constants they would lie in the archive, where a zip reader may take them for real ones.
@@ -76,17 +81,24 @@ def _changed(archive: Archive, descriptor: int) -> list[str]:
     """The paths that the zip's present table of contents has otherwise than the build wrote it."""
     try:
         present = _contents(descriptor)
-        built = {path: entry[3] for path, entry in archive.members.files.items()}
-    except (BundleError, ValueError):
+        at = present[FILE_TABLE][1]
+        name, extra = (int.from_bytes(pread(descriptor, 2, at + i), "little") for i in (26, 28))
+        packed = pread(descriptor, word(archive.head, "files_size"), at + 30 + name + extra)
+    except (KeyError, ValueError, OSError):
         return []
-    built[FILE_TABLE] = word(archive.head, "files_crc")
-    return sorted(path for path in present.keys() | built.keys() if present.get(path) != built.get(path))
+    if zlib.crc32(packed) != word(archive.head, "files_crc"):
+        return [FILE_TABLE]
+    table: FileTable = marshal.loads(packed)
+    built = {path: entry[3] for path, entry in table[3].items()} | {FILE_TABLE: zlib.crc32(packed)}
+    found = {path: crc for path, (crc, _) in present.items()}
+    return sorted(path for path in found.keys() | built.keys() if found.get(path) != built.get(path))
 
 
-def _contents(descriptor: int) -> dict[str, int]:
-    """Path -> CRC, as a zip reader sees them now. ValueError if it is no zip."""
+def _contents(descriptor: int) -> dict[str, tuple[int, int]]:
+    """Path -> CRC and offset of the member, as a zip reader sees them now. ValueError if it is no zip."""
     size = os.fstat(descriptor).st_size
-    end = pread(descriptor, 66000, max(0, size - 66000))
+    start = max(0, size - 66000)  # the end record and the longest comment
+    end = pread(descriptor, size - start, start)
     at = end.rindex(_END)
     length, offset = (int.from_bytes(end[at + i : at + i + 4], "little") for i in (12, 16))
     directory = pread(descriptor, length, offset)
@@ -94,7 +106,7 @@ def _contents(descriptor: int) -> dict[str, int]:
     at = 0
     while directory[at : at + 4] == _CENTRAL:
         name, extra, comment = (int.from_bytes(directory[at + i : at + i + 2], "little") for i in (28, 30, 32))
-        path = directory[at + 46 : at + 46 + name].decode()
-        found[path] = int.from_bytes(directory[at + 16 : at + 20], "little")
+        crc, member = (int.from_bytes(directory[at + i : at + i + 4], "little") for i in (16, 42))
+        found[directory[at + 46 : at + 46 + name].decode()] = (crc, member)
         at += 46 + name + extra + comment
     return found

@@ -1,6 +1,8 @@
 """An archive that is not as it was built says so, and what is wrong with it; old code never stands for new text."""
 
 import os
+import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -41,6 +43,17 @@ def pythons() -> list[str]:
 def test_a_member_changed_by_a_zip_tool_is_named(place: Path) -> None:
     with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(place, "a") as archive:
         archive.writestr("pack/part.py", "def value():\n    return 43\n")
+    for python in pythons():
+        assert "was changed after it was built: pack/part.py" in refused(place, python)
+
+
+def test_a_member_changed_in_its_place_is_named(place: Path) -> None:
+    """As `zip` does it: what follows is moved."""
+    (place.parent / "pack").mkdir()
+    (place.parent / "pack" / "part.py").write_text("def value():\n    return 'a longer text than it was'\n")
+    if shutil.which("zip") is None:
+        pytest.skip("no zip here")
+    subprocess.run(["zip", "-q", place, "pack/part.py"], cwd=place.parent, capture_output=True, check=True)
     for python in pythons():
         assert "was changed after it was built: pack/part.py" in refused(place, python)
 

@@ -100,6 +100,7 @@ def test_a_misspelt_key_names_the_nearest() -> None:
     assert "did you mean 'warmup'?" in refused(text="[optim]\nwarmupp = 3")
     assert "did you mean 'optim'?" in refused(text="[optin]\nlr = 3")
     assert "did you mean 'lr'?" in refused("--optim.lrr", "3")
+    assert "did you mean 'optim.lr'" in refused(text="[optim]\nlearning_rate = 3")
     assert "under [optim]" in refused(text="lr = 3")
     assert "TRAINER_OPTIM_LRR" in refused(environ={"TRAINER_OPTIM_LRR": "3"})
 

@@ -84,7 +84,7 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, said: str, fix: str) -> 
 @pytest.mark.parametrize("value", ["-1", "1.5", "true", '"7"', "4294967296"])
 def test_what_is_no_id_is_named(tmp_path: Path, value: str) -> None:
     (tmp_path / "d.jsonl").write_text(f'{{"ids": [3, {value}]}}\n')
-    with pytest.raises(UserError, match="line 1: .* is no token id"):
+    with pytest.raises(UserError, match=r"line 1: .* is no token id"):
         list(read_jsonl([str(tmp_path / "d.jsonl")], "ids", ids=True, decode=False))
 
 

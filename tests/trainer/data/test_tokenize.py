@@ -52,7 +52,7 @@ def test_a_tokenizer_file(tmp_path: Path) -> None:
     assert ids[0] == 300
     assert tokenizer.decode(ids) == text
     assert tokenizer.encode_batch(["ab", "b"]) == [tokenizer.encode("ab"), tokenizer.encode("b")]
-    assert tokenizer.vocabulary == 301 or tokenizer.vocabulary == tokenizer.end + 1
+    assert tokenizer.vocabulary == 301  # "ab" is 300, though there are but 258 tokens
 
 
 def test_a_tokenizer_without_an_end_inserts_none(tmp_path: Path) -> None:
