@@ -40,8 +40,7 @@ def usage() -> str:
 def main(argv: list[str] | None = None) -> int:
     """Runs one command and returns the exit status; prints a UserError as `error:` and `fix:` lines."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    traceback = "--traceback" in arguments
-    if traceback:
+    if "--traceback" in arguments:
         arguments.remove("--traceback")
         os.environ["TRAINER_TRACEBACK"] = "1"  # for ranks started from here
     first = arguments[0] if arguments else "--help"
@@ -60,24 +59,22 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        from trainer.errors import UserError
+        return _failed(error)
 
-        if not isinstance(error, UserError):
-            if os.environ.get("TRAINER_LAUNCH_DIR"):
-                raise
-            import traceback as printer
 
-            printer.print_exc()
-            print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
-            return 1
-        if traceback or os.environ.get("TRAINER_TRACEBACK"):
-            import traceback as printer
+def _failed(error: Exception) -> int:
+    """Prints an error and returns its status. What tells its own `what` and `fix` is no bug and shows no traceback."""
+    what, fix = getattr(error, "what", None), getattr(error, "fix", "")
+    if what is None and os.environ.get("TRAINER_LAUNCH_DIR"):
+        raise error
+    if what is None or os.environ.get("TRAINER_TRACEBACK"):
+        import traceback
 
-            printer.print_exc()
-        print(f"error: {error.what}", file=sys.stderr)
-        if error.fix:
-            print(f"fix: {error.fix}", file=sys.stderr)
-        return error.status
+        traceback.print_exception(error)
+    print(f"error: {type(error).__name__ + ': ' + str(error) if what is None else what}", file=sys.stderr)
+    if fix:
+        print(f"fix: {fix}", file=sys.stderr)
+    return int(getattr(error, "status", 1))
 
 
 def _run(name: str, arguments: list[str]) -> int:

@@ -156,8 +156,12 @@ def _by_help(section: str, key: str) -> str:
     words = key.replace("_", " ").lower()
     if len(words) < 4:
         return ""
-    found = [(s != section, f"{s}.{k}", declared.help) for s, k, declared in keys() if words in declared.help.lower()]
-    return f"did you mean {min(found)[1]!r} ({min(found)[2]})?" if found else ""
+    found = [
+        (s != section, len(declared.help), f"{s}.{k}", declared.help)
+        for s, k, declared in keys()
+        if words in declared.help.lower()
+    ]
+    return f"did you mean {min(found)[2]!r} ({min(found)[3]})?" if found else ""
 
 
 def _type_of(section: str, key: str) -> Any:

@@ -14,8 +14,9 @@ from types import ModuleType
 
 from trainer.errors import UserError
 
-_NOT_THE_USERS = (str(Path(__file__).parent) + os.sep, sysconfig.get_path("stdlib") + os.sep,
-                  sysconfig.get_path("purelib") + os.sep)  # fmt: skip
+_OURS = str(Path(__file__).parent) + os.sep
+_LIBRARY = sysconfig.get_path("stdlib") + os.sep
+_PACKAGES = sysconfig.get_path("purelib") + os.sep
 
 
 def load_object(spec: str, what: str) -> object:
@@ -111,11 +112,15 @@ def describe(error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if isinstance(error, SyntaxError):
         return text
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
-    own = [frame for frame in frames if not frame.filename.startswith(_NOT_THE_USERS)]
-    if not frames:
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(("<frozen", _OURS, _LIBRARY))
+    ]
+    own = [frame for frame in frames if not frame.filename.startswith(_PACKAGES)] or frames
+    if not own:
         return text
-    last = (own or frames)[-1]
+    last = own[-1]
     return f"{text} ({last.filename}, line {last.lineno})"
 
 

@@ -93,6 +93,7 @@ class Archive:
         self._descriptor = descriptor
 
 
+_REBUILD = "copy it again, or build it again (python -m build)"
 _RESTART = "start again; to deploy a new build beside running jobs, move it there (mv) instead of copying over it"
 
 
@@ -257,9 +258,13 @@ def hand_over() -> None:
     if sys.version_info < (3, 13) and sys.excepthook is sys.__excepthook__:
         sys.excepthook = _print_exception
     module, _, function = finder.entry.partition(":")
-    __import__(module)
-    if function:
-        sys.exit(getattr(sys.modules[module], function)())
+    try:
+        __import__(module)
+        if function:
+            sys.exit(getattr(sys.modules[module], function)())
+    except BundleError as error:
+        sys.stderr.write(f"error: {error.what}\nfix: {error.fix}\n")
+        sys.exit(1)
 
 
 def _print_exception(kind: type[BaseException], error: BaseException, trace: "TracebackType | None") -> None:

@@ -122,6 +122,20 @@ def test_interpreters_are_found_by_version_and_by_path() -> None:
         find_interpreters(["/bin/echo"])
 
 
+def test_other_versions_are_asked_of_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text(f'#!/bin/sh\ntest "$4" = 3.99 && echo {sys.executable} || exit 2\n')
+    uv.chmod(0o755)
+    monkeypatch.setenv("UV", str(uv))
+    assert find_interpreters(["3.99"])[0].executable == sys.executable
+    with pytest.raises(BuildError, match=r"uv finds no Python 3\.98"):
+        find_interpreters(["3.98"])
+    monkeypatch.delenv("UV")
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    with pytest.raises(BuildError, match="no uv"):
+        find_interpreters(["3.99"])
+
+
 def test_an_old_interpreter_is_refused() -> None:
     old = bed.python("3.10") or bed.python("3.9")
     if old is None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -43,8 +44,9 @@ def test_zip_tools_read_it(tmp_path: Path) -> None:
     assert {name for name in names if not name.startswith(("_trainer/", "trainer_boot/", "__main__"))} == set(FILES)
     listed = bed.run(["-m", "zipfile", "-l", place])
     assert "pack/part.py" in listed.stdout
-    unzip = subprocess.run(["unzip", "-tqq", place], capture_output=True, text=True, check=False)
-    assert (unzip.returncode, unzip.stdout, unzip.stderr) == (0, "", "")
+    if shutil.which("unzip"):
+        unzip = subprocess.run(["unzip", "-tqq", place], capture_output=True, text=True, check=False)
+        assert (unzip.returncode, unzip.stdout, unzip.stderr) == (0, "", "")
 
 
 def test_plain_zipimport_reads_it(tmp_path: Path) -> None:

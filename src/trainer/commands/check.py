@@ -26,9 +26,9 @@ def run(arguments: list[str]) -> int:
     config = resolved.config
     require_data(config)
     if not config.data.dataset:
-        from trainer.data.sources import resolve as resolve_sources
+        from trainer.data.sources import resolve_files
 
-        resolve_sources(config.data)
+        resolve_files(config.data)
     if not config.model.build:
         from trainer.models.check import check_model
 

@@ -118,6 +118,8 @@ class Workers:
 
     def close(self) -> None:
         """Ends the processes; those that do not end within a second are killed."""
+        if self._iterator is None:
+            return
         watch = threading.Timer(1.0, _kill, (self._processes,))
         watch.start()
         self._iterator = None  # torch's own end: the last reference tells the processes to leave, and waits

@@ -16,8 +16,8 @@ class EventWriter:
 
     def __init__(self, folder: Path, resume_step: int | None) -> None:
         try:
-            from tensorboard.compat.proto import event_pb2, summary_pb2  # type: ignore[import-untyped]  # has no types
-            from tensorboard.summary.writer.event_file_writer import EventFileWriter  # type: ignore[import-untyped]
+            from tensorboard.compat.proto import event_pb2, summary_pb2
+            from tensorboard.summary.writer.event_file_writer import EventFileWriter
         except ModuleNotFoundError as error:
             raise UserError(
                 f"log.tensorboard is on and this environment has no {error.name}",

@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -65,6 +66,9 @@ class Squares(Dataset[torch.Tensor]):
 
 class Endless(IterableDataset[int]):
     """No map-style dataset."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(10))
 
 
 def make(items: int = 3) -> Noisy:

@@ -300,17 +300,17 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
 
 
 def test_control_c_leaves_nothing(tmp_path: Path) -> None:
-    fifo = tmp_path / "slow.txt"
-    fifo.write_text("x" * 1000)
+    source = tmp_path / "slow.txt"
+    source.write_text("x" * 1000)
     script = (
         "import sys, time; from pathlib import Path; from trainer.data import open_data, encode; "
         "from trainer.schema import Config; c = Config(); c.data.text = [sys.argv[1]]\n"
-        "def slow(*_):\n    print('writing', flush=True); time.sleep(60)\n"
+        "def slow(*_, **__):\n    print('writing', flush=True); time.sleep(60)\n"
         "encode.TokenWriter.append = slow\n"
         "open_data(c, Path(sys.argv[2]))"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", script, str(fifo), str(tmp_path / "run")],
+        [sys.executable, "-c", script, str(source), str(tmp_path / "run")],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     assert process.stdout is not None

@@ -16,12 +16,12 @@ from trainer.schema import Config
 HERE = "tests.trainer.data.noisy"
 
 
-def opened(spec: str, folder: Path = Path("unused"), validation: str = "", **options: object) -> Any:
+def opened(spec: str, validation: str = "", **options: Any) -> Any:
     config = Config()
     config.data.dataset = spec
     config.data.options = dict(options)
     config.data.validation = [validation] if validation else []
-    return open_data(config, folder)
+    return open_data(config, Path("unused"))
 
 
 def draws(dataset: Noisy, *, workers: int, rank: int, start: int = 0, stop: int = 64) -> list[tuple[float, ...]]:
@@ -112,7 +112,7 @@ def test_the_fingerprint_follows_name_options_and_size() -> None:
         (f"{HERE}:Nosy", {}, "has no 'Nosy'"),
     ],
 )
-def test_what_is_no_dataset_is_refused(spec: str, options: dict[str, object], said: str) -> None:
+def test_what_is_no_dataset_is_refused(spec: str, options: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said) as error:
         opened(spec, **options)
     assert error.value.status == 2 and error.value.fix
