@@ -258,6 +258,7 @@ def lightning(work: Work) -> Block:
             enable_checkpointing=False,
             enable_progress_bar=False,
             enable_model_summary=False,
+            callbacks=[Clock()],
             gradient_clip_val=1.0,
         )
         trainer.fit(module, loader)

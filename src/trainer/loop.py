@@ -91,6 +91,7 @@ class Loop:
         self.saved_step = state.step
         self.seconds = 0.0  # spent in updates since this process started
         self.last_loss = math.nan
+        self.multiplier = 0.0  # learning rate of the last update, as a share of its peak
 
     def run(self) -> bool:
         """True when the run is complete, False when it was asked to stop before; either way it is saved."""
@@ -119,10 +120,10 @@ class Loop:
 
     def _update(self, update: "Update") -> Outcome:
         state = self.state
-        multiplier = learning_rate(self.config.optim, state.applied, self.total)
+        self.multiplier = learning_rate(self.config.optim, state.applied, self.total)
         divisor = float(max(1, update.samples * self.items_per_sample))
         micro_batches = [(self.to_device(batch), real) for batch, real in update.micro_batches]
-        outcome = self.step(micro_batches, divisor, multiplier, self.stop.requested)
+        outcome = self.step(micro_batches, divisor, self.multiplier, self.stop.requested)
         state.step += 1
         state.cursor = update.cursor
         if outcome.applied:
@@ -134,9 +135,7 @@ class Loop:
 
     def _report(self, outcome: Outcome, update: "Update", seconds: float) -> None:
         state, reporters = self.state, self.reporters
-        peak = self.config.optim.lr
-        applied_before = state.applied - 1 if outcome.applied else state.applied
-        rate = learning_rate(self.config.optim, applied_before, self.total) * peak
+        rate = self.multiplier * self.config.optim.lr
         extra: dict[str, object] = {}
         if not outcome.applied:
             extra["skipped"] = True

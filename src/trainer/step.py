@@ -70,6 +70,7 @@ class Step:
             module, "no_sync", contextlib.nullcontext
         )
         self._autocast = policy.autocast(device.type)
+        self._seeds: dict[float, Tensor] = {}
 
     def __call__(
         self, micro_batches: Sequence[tuple[Any, int]], divisor: float, multiplier: float, stop: bool
@@ -115,10 +116,19 @@ class Step:
             with contextlib.nullcontext() if index == last else self._no_sync():
                 with self._autocast:
                     total, count = self.module(batch)
-                (total * (weight if real else 0.0)).backward()
+                # the factor goes in as the loss's own gradient: two operations fewer than a product
+                total.backward(self._seed(weight if real else 0.0, total))
             if real:
                 sums.append((total.detach(), count))
         return sums
+
+    def _seed(self, weight: float, total: Tensor) -> Tensor:
+        """`weight` as the gradient that backward starts from; made once as long as it stays the same."""
+        kept = self._seeds.get(weight)
+        if kept is None or kept.dtype != total.dtype:
+            self._seeds.clear()
+            kept = self._seeds[weight] = torch.full((), weight, dtype=total.dtype, device=total.device)
+        return kept
 
     def _reduce(self, sums: list[tuple[Tensor, Tensor]], stop: bool) -> tuple[float, float, float]:
         """(loss sum, count, ranks that want to stop) over all ranks: the one small reduction of an update."""
