@@ -1,5 +1,6 @@
 """What the prove_* tools share: where results go, the file under proof, and running it."""
 
+import argparse
 import hashlib
 import json
 import os
@@ -13,11 +14,21 @@ ROOT = Path(__file__).resolve().parent.parent
 PYZ = ROOT / "dist" / "trainer.pyz"
 
 
-def need_pyz(path: Path = PYZ) -> Path:
+def parser(text: str | None) -> argparse.ArgumentParser:
+    """What every proof takes: the file under proof, and whether the result is kept."""
+    made = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument(
+        "--pyz", type=Path, default=PYZ, metavar="FILE", help="the built file (default: dist/trainer.pyz)"
+    )
+    made.add_argument("--no-json", action="store_true", help="print only, leave docs/proofs as it is")
+    return made
+
+
+def need_pyz(path: Path) -> Path:
     """The built file; says how to make it where there is none."""
     if not path.is_file():
         raise SystemExit(f"error: {path} is not there\nfix: uv run python -m build")
-    return path
+    return path.resolve()
 
 
 def train(pyz: Path, folder: Path, *arguments: str, **more: Any) -> "subprocess.CompletedProcess[str]":
@@ -54,8 +65,10 @@ def small_text(folder: Path, size: int = 300_000) -> Path:
     return target
 
 
-def write(name: str, result: dict[str, Any]) -> Path:
+def write(name: str, result: dict[str, Any], arguments: argparse.Namespace) -> None:
     """docs/proofs/NAME.json: the result, with the commit and the machine it was found on."""
+    if arguments.no_json:
+        return
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     changed = subprocess.run(
         ["git", "status", "--porcelain", "-uno"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -73,4 +86,3 @@ def write(name: str, result: dict[str, Any]) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(result, indent=1) + "\n")
     print(f"wrote {target.relative_to(ROOT)}", file=sys.stderr)
-    return target

@@ -6,7 +6,6 @@ compares the files; then builds once more in the first one.
     uv run python -m tools.prove_build          writes docs/proofs/build.json
 """
 
-import argparse
 import hashlib
 import os
 import subprocess
@@ -16,6 +15,7 @@ import time
 from pathlib import Path
 
 from tools.proof import ROOT, write
+from tools.proof import parser as proof_parser
 
 OTHER = {"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "1", "LC_ALL": "C"}
 
@@ -38,8 +38,7 @@ def build(place: Path, *, other: bool) -> tuple[str, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.parse_args()
+    arguments = proof_parser(__doc__).parse_args()
     with tempfile.TemporaryDirectory() as name:
         first = clone(Path(name) / "first")
         second = clone(Path(name) / "another place" / "second")
@@ -60,6 +59,7 @@ def main() -> int:
             "ratio": round(warm / cold, 4),
             "limit": 0.2,
         },
+        arguments,
     )
     return 0 if same and warm <= 0.2 * cold else 1
 

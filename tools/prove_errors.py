@@ -6,7 +6,6 @@ small tmpfs and a read-only one, so it wants root; without it those two are left
     uv run python -m tools.prove_errors                writes docs/proofs/errors.json
 """
 
-import argparse
 import contextlib
 import os
 import shutil
@@ -18,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tools.proof import need_pyz, small_text, train, write
+from tools.proof import parser as proof_parser
 
 SMALL = (
     "--data.sequence",
@@ -160,18 +160,20 @@ def surroundings(trials: Trials) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.parse_args()
+    parser = proof_parser(__doc__)
+    parser.add_argument("--usage", action="store_true", help="mistakes in files and flags only")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pyz = folder / "trainer.pyz"
-        shutil.copy(need_pyz(), pyz)
+        shutil.copy(need_pyz(arguments.pyz), pyz)
         trials = Trials(pyz, folder)
         usage(trials)
-        surroundings(trials)
+        if not arguments.usage:
+            surroundings(trials)
     good = sum(bool(row["good"]) for row in trials.rows)
     print(f"{good} of {len(trials.rows)} as they should be")
-    write("errors", {"good": good, "rows": trials.rows})
+    write("errors", {"good": good, "rows": trials.rows}, arguments)
     return 0 if good == len(trials.rows) else 1
 
 

@@ -7,7 +7,6 @@ peak of anonymous and shared memory (RssAnon + RssShmem) of every process on the
     uv run python -m tools.prove_memory --megabytes 10,200
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import time
 from pathlib import Path
 
 from tools.proof import need_pyz, write
+from tools.proof import parser as proof_parser
 
 
 def make_corpus(folder: Path, megabytes: int) -> Path:
@@ -93,10 +93,10 @@ def peak_mib(pyz: Path, folder: Path, corpus: Path) -> tuple[float, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = proof_parser(__doc__)
     parser.add_argument("--megabytes", default="10,1000", help="sizes; the first is what the others are compared with")
     arguments = parser.parse_args()
-    pyz = need_pyz()
+    pyz = need_pyz(arguments.pyz)
     result: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -108,7 +108,7 @@ def main() -> int:
     peaks = [row["peak_mib"] for row in result.values()]
     ratio = max(peaks[1:]) / peaks[0]
     print(f"ratio {ratio:.3f} (limit 1.2)")
-    write("memory", {"sizes": result, "ratio": round(ratio, 4), "limit": 1.2})
+    write("memory", {"sizes": result, "ratio": round(ratio, 4), "limit": 1.2}, arguments)
     return 0 if ratio <= 1.2 else 1
 
 

@@ -3,13 +3,13 @@
 uv run python -m tools.prove_ranks      20 updates in fp32 and fp64, writes docs/proofs/ranks.json
 """
 
-import argparse
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from tools.proof import losses, need_pyz, small_text, train, write
+from tools.proof import parser as proof_parser
 
 LIMITS = {"fp32": 1e-6, "fp64": 1e-12}
 
@@ -39,10 +39,10 @@ def compare(pyz: Path, folder: Path, data: Path, precision: str, updates: int) -
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = proof_parser(__doc__)
     parser.add_argument("--updates", type=int, default=20)
     arguments = parser.parse_args()
-    pyz = need_pyz()
+    pyz = need_pyz(arguments.pyz)
     result = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -53,7 +53,7 @@ def main() -> int:
                 f"{precision}: worst relative difference {result[precision]['worst_relative']:.2e} over "
                 f"{arguments.updates} updates (limit {LIMITS[precision]:.0e})"
             )
-    write("ranks", result)
+    write("ranks", result, arguments)
     return 0 if all(row["worst_relative"] <= row["limit"] for row in result.values()) else 1
 
 

@@ -7,7 +7,6 @@ and the time a whole run takes, kills the whole process group then, and starts t
     uv run python -m tools.prove_resume --moments 3 --nproc 2 --seed 7
 """
 
-import argparse
 import os
 import random
 import shutil
@@ -19,6 +18,7 @@ import time
 from pathlib import Path
 
 from tools.proof import losses, need_pyz, small_text, train, weights_sha256, write
+from tools.proof import parser as proof_parser
 
 SETTINGS = {
     "data.sequence": "64", "batch.size": "16", "model.layers": "2", "model.width": "64", "model.heads": "2",
@@ -77,18 +77,16 @@ def kill_tree(pid: int) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = proof_parser(__doc__)
     parser.add_argument("--moments", type=int, default=20)
     parser.add_argument("--nproc", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--pyz", type=Path, default=None)
-    parser.add_argument("--no-json", action="store_true", help="print only")
     arguments = parser.parse_args()
     draw = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pyz = folder / "trainer.pyz"
-        shutil.copy(need_pyz() if arguments.pyz is None else need_pyz(arguments.pyz), pyz)
+        shutil.copy(need_pyz(arguments.pyz), pyz)
         data = small_text(folder)
         (folder / "held.txt").write_bytes(data.read_bytes()[:20_000])
         start = time.perf_counter()
@@ -117,11 +115,8 @@ def main() -> int:
             shutil.rmtree(folder / run)
     good = sum(bool(row["same"]) for row in rows)
     print(f"{good} of {len(rows)} with the same sha256 ({expected})")
-    if not arguments.no_json:
-        write(
-            "resume" if arguments.nproc == 1 else f"resume-{arguments.nproc}-ranks",
-            {"same": good, "moments": rows, "whole_run_s": round(whole, 2), "weights": expected},
-        )
+    name = "resume" if arguments.nproc == 1 else f"resume-{arguments.nproc}-ranks"
+    write(name, {"same": good, "moments": rows, "whole_run_s": round(whole, 2), "weights": expected}, arguments)
     return 0 if good == len(rows) else 1
 
 

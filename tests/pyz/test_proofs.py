@@ -1,0 +1,67 @@
+"""Slices of the long proofs, on the file built for this session."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def tool(name: str, *arguments: str) -> str:
+    """Runs a tool that must succeed; what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"tools.{name}", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_killed_runs_end_with_the_weights_of_one_left_alone(pyz: Path) -> None:
+    printed = tool("prove_resume", "--moments", "2", "--seed", "3", "--pyz", str(pyz), "--no-json")
+    assert "2 of 2 with the same sha256" in printed
+
+
+def test_one_and_two_ranks_have_the_same_losses(pyz: Path) -> None:
+    assert "fp64: worst" in tool("prove_ranks", "--updates", "4", "--pyz", str(pyz), "--no-json")
+
+
+def test_memory_does_not_grow_with_the_corpus(pyz: Path) -> None:
+    assert "ratio" in tool("prove_memory", "--megabytes", "10,60", "--pyz", str(pyz), "--no-json")
+
+
+def test_mistakes_are_told_in_two_lines(pyz: Path) -> None:
+    assert "8 of 8 as they should be" in tool("prove_errors", "--usage", "--pyz", str(pyz), "--no-json")
+
+
+def test_another_place_builds_the_same_bytes(pyz: Path, tmp_path: Path) -> None:
+    other = tmp_path / "another place" / "trainer.pyz"
+    other.parent.mkdir()
+    command = [sys.executable, "-m", "build", "--quiet", "--output", str(other)]
+    changed = {**os.environ, "TZ": "Asia/Tokyo", "PYTHONHASHSEED": "1", "LC_ALL": "C"}
+    subprocess.run(command, cwd=ROOT, check=True, env=changed, umask=0o077)
+    assert other.read_bytes() == pyz.read_bytes()
+
+
+def test_start_up_is_measured_beside_bare_python(pyz: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "startup.svg"
+    printed = tool("bench_startup", "--rounds", "2", "--pyz", str(pyz), "--picture", str(picture))
+    assert "python -c pass" in printed
+    assert picture.read_text().startswith("<svg")
+
+
+def test_all_contenders_of_a_step_do_the_same_work() -> None:
+    printed = tool("bench_step", "--contenders", "trainer", "--models", "tiny", "--rounds", "2")
+    losses = {line.rsplit(" ", 1)[1] for line in printed.splitlines() if "loss" in line}
+    assert len(losses) == 1, printed
+
+
+@pytest.mark.parametrize("name", ["typecheck", "bench_startup", "bench_step", "prove_build"])
+def test_every_tool_explains_itself(name: str) -> None:
+    assert "uv run" in tool(name, "--help")
