@@ -87,7 +87,7 @@ class Optim(Section):
     matrix_lr: float = setting(0.02, "muon: peak learning rate of the matrices", above=0)
     betas: list[float] = setting([0.9, 0.95], "adamw: decay of the two moments")
     eps: float = setting(1e-8, "adamw: added to the root of the second moment", above=0)
-    momentum: float = setting(0.0, "sgd and muon: momentum", minimum=0)
+    momentum: float = setting(0.0, "sgd and muon: momentum; for muon 0.95, in short runs 0.85", minimum=0)
     weight_decay: float = setting(
         0.0, "decoupled decay; of matrices only, never of norms, biases and embeddings", minimum=0
     )
