@@ -14,7 +14,6 @@ with compiled .pyc members; the installed package (`python -m trainer`).
 import argparse
 import compileall
 import json
-import os
 import shutil
 import statistics
 import subprocess
@@ -102,7 +101,7 @@ def system_calls(pyz: Path) -> dict[str, dict[str, int]]:
     found = {}
     for name, command in {"python -c pass": ["-c", "pass"], "trainer.pyz --version": [str(pyz), "--version"]}.items():
         done = subprocess.run(
-            ["strace", "-f", "-c", "-o", "/dev/stderr", os.path.realpath(sys.executable), *command],
+            ["strace", "-f", "-c", "-o", "/dev/stderr", sys.executable, *command],
             capture_output=True,
             text=True,
             check=True,

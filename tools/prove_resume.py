@@ -22,7 +22,7 @@ from tools.proof import parser as proof_parser
 
 SETTINGS = {
     "data.sequence": "64", "batch.size": "16", "model.layers": "2", "model.width": "64", "model.heads": "2",
-    "model.dropout": "0.1", "run.steps": "60", "checkpoint.every": "5", "eval.every": "20", "eval.samples": "32",
+    "model.dropout": "0.1", "run.steps": "200", "checkpoint.every": "5", "eval.every": "20", "eval.samples": "32",
     "log.progress": "none", "precision.compute": "fp32",
 }  # fmt: skip
 
