@@ -4,7 +4,6 @@ import csv
 import hashlib
 import io
 import keyword
-import os
 import shutil
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from build.lock import Package
 from build.metadata import metadata_files
 from build.resolve import BUNDLED, Resolution
 from build.tree import File, Tree
+from build.uv import find_uv
 
 OWN = ("trainer", "trainer_boot")
 """Our import packages, under `src`."""
@@ -96,7 +96,7 @@ def _requirement(package: Package) -> str:
 
 def _fetch(lines: list[str], indexes: list[str], folder: Path, source_root: Path) -> None:
     """Installs exactly these wheels into `folder`, which appears whole or not at all; `indexes`: besides the usual."""
-    uv = _find_uv()
+    uv = find_uv()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as temporary:
         target, wanted = Path(temporary, "target"), Path(temporary, "requirements.txt")
@@ -116,14 +116,6 @@ def _fetch(lines: list[str], indexes: list[str], folder: Path, source_root: Path
         except OSError:
             if not folder.is_dir():  # else another build was faster
                 raise
-
-
-def _find_uv() -> str:
-    beside = os.pathsep.join([str(Path(sys.executable).parent), str(Path.home() / ".local" / "bin")])
-    found = shutil.which("uv") or shutil.which("uv", path=beside)
-    if found is None:
-        raise BuildError("uv is not on PATH", "install uv (`python -m pip install uv`), then build again")
-    return found
 
 
 def _installed(folder: Path, packages: tuple[Package, ...]) -> Iterator[tuple[str, bytes, str]]:

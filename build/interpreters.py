@@ -1,13 +1,13 @@
 """The Pythons that code is made for, and clean processes of them."""
 
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from build.errors import BuildError
+from build.uv import find_uv
 
 WORKER = Path(__file__).with_name("worker.py")
 OLDEST = (3, 11)
@@ -49,10 +49,9 @@ def _locate(request: str) -> str:
         return sys.executable
     if os.sep in request:
         return request
-    uv = os.environ.get("UV") or shutil.which("uv")
-    if uv is None:
-        raise BuildError(f"no uv to find Python {request} with", "install uv, or give the interpreter's path")
-    asked = subprocess.run([uv, "python", "find", "--no-project", request], capture_output=True, text=True, check=False)
+    asked = subprocess.run(
+        [find_uv(), "python", "find", "--no-project", request], capture_output=True, text=True, check=False
+    )
     if asked.returncode:
         raise BuildError(
             f"uv finds no Python {request}", f"uv python install {request}, or give the interpreter's path"
