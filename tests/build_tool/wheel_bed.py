@@ -43,7 +43,7 @@ def wheel(folder: Path, name: str, version: str, files: dict[str, bytes]) -> str
     path = folder / f"{name}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for member, data in members.items():
-            archive.writestr(member, data)
+            archive.writestr(zipfile.ZipInfo(member), data)  # of one date: the same wheel at any time
     return "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()
 
 
