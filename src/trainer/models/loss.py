@@ -30,11 +30,16 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def token_loss(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Cross entropy of the next token. Labels are shifted already: labels[:, t] is the token after tokens[:, t]."""
+    """Cross entropy of the next token. Labels are shifted already: labels[:, t] is the token after tokens[:, t].
+
+    A plain (B, S + 1) tensor of ids, as a simple data set gives it, is shifted here.
+    """
+    if isinstance(batch, Tensor) and batch.ndim == 2 and not batch.is_floating_point():
+        batch = {"tokens": batch[:, :-1], "labels": batch[:, 1:]}
     if not isinstance(batch, Mapping) or "tokens" not in batch or "labels" not in batch:
         raise UserError(
             "The data gives no tokens and labels, which a language model's loss needs.",
-            'Let samples be {"tokens": ..., "labels": ...}, or give model.loss.',
+            'Let samples be {"tokens": ..., "labels": ...} or rows of ids, or give model.loss.',
             2,
         )
     documents = batch.get("documents")

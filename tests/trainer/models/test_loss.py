@@ -56,6 +56,15 @@ def test_labels_are_not_shifted_again() -> None:
     assert total.item() / count.item() == pytest.approx(40.0, abs=1e-6)
 
 
+def test_rows_of_ids_are_shifted_once() -> None:
+    model = nn.Embedding(5, 5)
+    ids = torch.tensor([[0, 1, 2, 3], [4, 3, 2, 1]])
+    plain = token_loss(model, ids)
+    given = token_loss(model, {"tokens": ids[:, :-1], "labels": ids[:, 1:]})
+    assert torch.equal(plain[0], given[0])
+    assert plain[1] == 6
+
+
 def test_documents_reach_the_model() -> None:
     module = build_model(Model(layers=1, width=16, heads=2), vocabulary=20)
     tokens = torch.randint(0, 20, (1, 8))
