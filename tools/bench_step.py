@@ -126,11 +126,8 @@ class Work:
         return torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
 
 
-def hand_written(work: Work) -> Block:
-    """What an engineer writes without any trainer."""
-    model = work.model()
-    optimizer = work.optimizer(model)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, work.rate)
+def loop(work: Work, model: Any, optimizer: Any, schedule: Any, backward: Any, clip: Callable[[], Any]) -> Block:
+    """The loop that everybody writes who has a backward, a clip and an optimizer."""
     update = 0
 
     def block(count: int) -> float:
@@ -139,8 +136,8 @@ def hand_written(work: Work) -> Block:
         for _ in range(count):
             tokens, labels = work.fetch(update)
             loss = functional.cross_entropy(model(tokens).flatten(0, 1), labels.flatten())
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            backward(loss)
+            clip()
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()
@@ -149,6 +146,16 @@ def hand_written(work: Work) -> Block:
         return value
 
     return block
+
+
+def hand_written(work: Work) -> Block:
+    """What an engineer writes without any trainer."""
+    model = work.model()
+    optimizer = work.optimizer(model)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, work.rate)
+    return loop(
+        work, model, optimizer, schedule, Tensor.backward, lambda: nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    )
 
 
 def ours(work: Work) -> Block:
@@ -181,28 +188,12 @@ def accelerate(work: Work) -> Block:
     """Hugging Face Accelerate."""
     from accelerate import Accelerator
 
-    accelerator = Accelerator(cpu=True)
-    plain = work.model()
-    inner = work.optimizer(plain)
-    model, optimizer, schedule = accelerator.prepare(plain, inner, torch.optim.lr_scheduler.LambdaLR(inner, work.rate))
-    update = 0
-
-    def block(count: int) -> float:
-        nonlocal update
-        value = 0.0
-        for _ in range(count):
-            tokens, labels = work.fetch(update)
-            loss = functional.cross_entropy(model(tokens).flatten(0, 1), labels.flatten())
-            accelerator.backward(loss)
-            accelerator.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad()
-            value = loss.item()
-            update += 1
-        return value
-
-    return block
+    engine = Accelerator(cpu=True)
+    inner = work.optimizer(plain := work.model())
+    model, optimizer, schedule = engine.prepare(plain, inner, torch.optim.lr_scheduler.LambdaLR(inner, work.rate))
+    return loop(
+        work, model, optimizer, schedule, engine.backward, lambda: engine.clip_grad_norm_(model.parameters(), 1.0)
+    )
 
 
 def fabric(work: Work) -> Block:
@@ -210,28 +201,17 @@ def fabric(work: Work) -> Block:
     from lightning.fabric import Fabric
 
     engine = Fabric(accelerator="cpu", devices=1)
-    plain = work.model()
-    inner = work.optimizer(plain)
+    inner = work.optimizer(plain := work.model())
     model, optimizer = engine.setup(plain, inner)
     schedule = torch.optim.lr_scheduler.LambdaLR(inner, work.rate)
-    update = 0
-
-    def block(count: int) -> float:
-        nonlocal update
-        value = 0.0
-        for _ in range(count):
-            tokens, labels = work.fetch(update)
-            loss = functional.cross_entropy(model(tokens).flatten(0, 1), labels.flatten())
-            engine.backward(loss)
-            engine.clip_gradients(model, optimizer, max_norm=1.0)
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad()
-            value = loss.item()
-            update += 1
-        return value
-
-    return block
+    return loop(
+        work,
+        model,
+        optimizer,
+        schedule,
+        engine.backward,
+        lambda: engine.clip_gradients(model, optimizer, max_norm=1.0),
+    )
 
 
 def lightning(work: Work) -> Block:

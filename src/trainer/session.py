@@ -5,6 +5,7 @@ import os
 import random
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,11 +128,7 @@ def assemble(
     if found:
         saved.load_model(found, model)
     loss = choose_loss(config.model, model)
-    module: nn.Module = LossModule(model, loss)
-    if world.world_size > 1:
-        from trainer.parallel.ddp import apply_ddp
-
-        module = apply_ddp(module, device, config.parallel.bucket_mb)
+    module = _parallelized(LossModule(model, loss), config, world, device)
     optimizers = build_optimizer(model, config.optim, device)
     seed_everything(config.run.seed, world.rank)
     state = State()
@@ -140,16 +137,10 @@ def assemble(
     loader = _loader(config, data, plan, world, device)
     total = total_updates(config, loader.updates_per_epoch)
     step = Step(module, optimizers, policy, device, clip=config.optim.clip, world_size=world.world_size)
+    to_device = partial(moved, device=device)
+    micro = config.eval.micro or plan.micro
     evaluation = Evaluation(
-        model,
-        loss,
-        data,
-        policy,
-        device,
-        world,
-        micro=config.eval.micro or plan.micro,
-        limit=config.eval.samples,
-        to_device=lambda batch: moved(batch, device),
+        model, loss, data, policy, device, world, micro=micro, limit=config.eval.samples, to_device=to_device
     )
     loop = Loop(
         config,
@@ -160,11 +151,20 @@ def assemble(
         state=state,
         total=total,
         items_per_sample=data.train.tokens_per_sample,
-        to_device=lambda batch: moved(batch, device),
+        to_device=to_device,
         save=lambda: checkpoints.save(model, optimizers, state, policy, compute),
         evaluate=evaluation,
     )
     return Training(world, data, model, loop, checkpoints)
+
+
+def _parallelized(module: nn.Module, config: Config, world: World, device: torch.device) -> nn.Module:
+    """The module as it is for one rank; data parallel over several."""
+    if world.world_size == 1:
+        return module
+    from trainer.parallel.ddp import apply_ddp
+
+    return apply_ddp(module, device, config.parallel.bucket_mb)
 
 
 def _compute(config: Config, device: torch.device, meta: dict[str, Any] | None, world: World) -> str:
