@@ -282,14 +282,6 @@ def _check_together(config: Config) -> None:
             f"for example --batch.tokens {-(-config.batch.tokens // config.data.sequence) * config.data.sequence}",
             2,
         )
-    if len(config.optim.betas) != 2 or not all(0 <= beta < 1 for beta in config.optim.betas):
-        raise UserError(f"optim.betas must be two numbers from 0 up to below 1, not {config.optim.betas}", "", 2)
-    for name, value in (("model.dropout", config.model.dropout), ("optim.momentum", config.optim.momentum)):
-        if value >= 1:
-            raise UserError(f"{name} must be below 1, not {value}", "give a number from 0 up to below 1", 2)
-    for name, value in (("optim.decay", config.optim.decay), ("optim.final", config.optim.final)):
-        if value > 1:
-            raise UserError(f"{name} is a share and must be at most 1, not {value}", "", 2)
     if config.run.device not in ("auto", "cpu", "cuda"):
         raise UserError(f"run.device: no such device {config.run.device!r}", "one of: auto, cpu, cuda", 2)
     if config.precision.weights == "bf16" and config.precision.compute not in ("bf16", "auto"):

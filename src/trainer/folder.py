@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trainer.errors import UserError
 
-RUN_FILE = "run.toml"
+RUN_FILE = "resolved.toml"  # not run.toml: the user's own may lie in the same folder
 
 
 def holds_run(folder: Path) -> bool:

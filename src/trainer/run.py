@@ -9,7 +9,7 @@ from trainer.config import Resolved, to_toml
 from trainer.errors import UserError
 from trainer.launch.detect import World
 from trainer.launch.stop import StopRequest
-from trainer.mesh import plan_batch
+from trainer.refuse import refuse_early
 from trainer.schema import Config
 
 STOPPED = 75
@@ -19,10 +19,10 @@ def run(resolved: Resolved, world: World, stop: StopRequest) -> int:
     """Trains as the configuration says, as one rank of `world`. Returns the exit status: 0 done, 75 stopped."""
     config = resolved.config
     folder = Path(config.run.folder)
-    plan = plan_batch(config, world.world_size)
+    plan = refuse_early(config, world.world_size)
     run_folder.make(folder, config.run.resume)
     with run_folder.locked(folder) if world.rank == 0 else contextlib.nullcontext():
-        found = prepare(config, folder) if world.rank == 0 else None
+        found = prepare(config, folder, stop) if world.rank == 0 else None
         require_torch()
         from trainer import session
         from trainer.data.datasets import open_data
@@ -46,20 +46,29 @@ def run(resolved: Resolved, world: World, stop: StopRequest) -> int:
     return STOPPED
 
 
-def prepare(config: Config, folder: Path) -> Path | None:
+def prepare(config: Config, folder: Path, stop: StopRequest) -> Path | None:
     """What rank 0 does before torch is imported, so that a missing file is told in milliseconds: finds the checkpoint
     to go on from, and prepares the data, however long that takes."""
     from trainer import newest
 
-    found = newest.find(config)
-    if not config.data.dataset:
-        from trainer.checkpoint.store import Store
-        from trainer.data.prepare import prepare as prepare_files
-        from trainer.data.tokenize import open_tokenizer
-
-        keep = str(Store(folder, config.checkpoint.keep).meta(found)["fingerprint"]) if found else ""
-        prepare_files(config.data, folder, open_tokenizer(config.data.tokenizer), keep=keep, zlib=wants_zlib(config))
+    try:
+        with stop.at_once():
+            found = newest.find(config)
+            if not config.data.dataset:
+                prepare_files(config, folder, found)
+    except KeyboardInterrupt:
+        raise UserError("stopped before training began", "the same command begins again", STOPPED) from None
     return found
+
+
+def prepare_files(config: Config, folder: Path, found: Path | None) -> None:
+    """Token files for the run; those that the checkpoint `found` was trained on stay as they are."""
+    from trainer.checkpoint.store import Store
+    from trainer.data.prepare import prepare as prepare_tokens
+    from trainer.data.tokenize import open_tokenizer
+
+    keep = str(Store(folder, config.checkpoint.keep).meta(found)["fingerprint"]) if found else ""
+    prepare_tokens(config.data, folder, open_tokenizer(config.data.tokenizer), keep=keep, zlib=wants_zlib(config))
 
 
 def wants_zlib(config: Config) -> bool:

@@ -45,7 +45,7 @@ def lines(config: Config, training: Training, folder: Path, result: dict[str, fl
         )
         told += ["sample:", *("    " + line for line in (config.eval.prompt + text).splitlines())]
     newest = training.checkpoints.store.list()
-    told.append(f"run folder: {folder} (run.toml, metrics.jsonl{', checkpoints/' if newest else ''})")
+    told.append(f"run folder: {folder} (resolved.toml, metrics.jsonl{', checkpoints/' if newest else ''})")
     if newest:
         told.append(f"newest checkpoint: {newest[-1]}")
     return told

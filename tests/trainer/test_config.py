@@ -65,8 +65,6 @@ def test_underscores_group_digits() -> None:
         ("--optim.lr", "inf"),
         ("--optim.clip", "-1"),
         ("--optim.lr", "0"),
-        ("--model.dropout", "1.5"),
-        ("--optim.betas", "0.9"),
         ("--run.device", "gpu"),
         ("--optim.schedule", "cosin"),
         ("--checkpoint.keep", "0"),

@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +26,7 @@ def test_a_run_leaves_its_settings_metrics_and_checkpoint(tmp_path: Path, capsys
     assert len(rows) == 12
     assert rows[-1]["epoch"] == 1
     assert rows[-1]["loss"] < rows[0]["loss"]
-    assert (tmp_path / "run" / "run.toml").is_file()
+    assert (tmp_path / "run" / "resolved.toml").is_file()
     assert [p.name for p in sorted((tmp_path / "run" / "checkpoints").iterdir())] == ["step-00000012"]
     printed = capsys.readouterr().out
     assert "trained: 12 updates" in printed
@@ -195,3 +197,24 @@ def test_events_for_tensorboard_hold_every_update_once(tmp_path: Path) -> None:
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()
     assert [event.step for event in events.Scalars("loss")] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_run_file_in_the_run_folder_stays_as_it_is(tmp_path: Path) -> None:
+    assert train_here(tmp_path, run__folder=str(tmp_path)) == 0
+    assert (tmp_path / "run.toml").read_text() == ""
+    assert (tmp_path / "resolved.toml").is_file()
+
+
+def test_a_stop_before_training_leaves_nothing_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import trainer.data.prepare
+
+    def interrupted(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("the signal comes first")
+
+    monkeypatch.setattr(trainer.data.prepare, "_publish", interrupted)
+    (tmp_path / "a.txt").write_text("some text to train on, " * 40)
+    with pytest.raises(UserError, match="before training began") as caught:
+        train_here(tmp_path, data__dataset="", model__build="", model__loss="", data__text=str(tmp_path / "a.txt"))
+    assert caught.value.status == 75
+    assert not list((tmp_path / "run").rglob("*.bin"))

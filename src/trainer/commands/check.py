@@ -2,8 +2,8 @@
 
 from trainer.arguments import split, whole
 from trainer.commands.train import resolve_run
-from trainer.config import global_batch, require_data, to_toml
-from trainer.mesh import plan_batch
+from trainer.config import global_batch, to_toml
+from trainer.refuse import refuse_early
 
 HELP = """usage: trainer check [RUN.toml] [--section.key VALUE ...] [--world N]
 
@@ -24,16 +24,11 @@ def run(arguments: list[str]) -> int:
     world = whole(given.flags, "world", 1, 1)
     resolved = resolve_run(given.places, given.settings)
     config = resolved.config
-    require_data(config)
+    plan = refuse_early(config, world)
     if not config.data.dataset:
         from trainer.data.sources import resolve_files
 
         resolve_files(config.data)
-    if not config.model.build:
-        from trainer.models.check import check_model
-
-        check_model(config.model, config.model.vocabulary or None)
-    plan = plan_batch(config, world)
     print(to_toml(resolved), end="")
     print()
     print(f"# ranks                {world}")

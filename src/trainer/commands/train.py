@@ -5,7 +5,7 @@ import sys
 from importlib import resources
 
 from trainer.arguments import split, whole
-from trainer.config import Resolved, require_data, resolve
+from trainer.config import Resolved, resolve
 from trainer.errors import UserError
 
 HELP = """usage: trainer train [RUN.toml] [--section.key VALUE ...] [--nproc N]
@@ -35,7 +35,6 @@ def run(arguments: list[str]) -> int:
         return 0
     given = split(arguments, {"nproc": True}, 1, "train")
     resolved = resolve_run(given.places, given.settings)
-    require_data(resolved.config)
     nproc = _ranks(given.flags, default=not given.places)
     from trainer.launch.detect import detect
 
@@ -73,13 +72,13 @@ def _start_ranks(resolved: Resolved, arguments: list[str], nproc: int) -> int:
 
     from trainer import folder, startup
     from trainer.launch.local import run_ranks
-    from trainer.mesh import plan_batch
+    from trainer.refuse import refuse_early
 
     if find_spec("torch") is None:
         from trainer.run import no_torch_fix, no_torch_message
 
         raise UserError(no_torch_message(), no_torch_fix(), 3)
-    plan_batch(resolved.config, nproc)
+    refuse_early(resolved.config, nproc)
     folder.make(Path(resolved.config.run.folder), resolved.config.run.resume)
     command = [*startup.entry_command(), "train", *arguments]
     return run_ranks(command, nproc, max_restarts=resolved.config.fault.max_restarts)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -24,6 +25,7 @@ class StopRequest:
         self.signal = ""
         self._interrupts = 0
         self._process = 0
+        self._raising = False
         self._previous: dict[signal.Signals, Any] = {}
         self._held: set[int] = set()
 
@@ -34,6 +36,17 @@ class StopRequest:
         for number in SIGNALS:
             self._previous[number] = signal.signal(number, self._handle)
         self._held = set(signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)).intersection(SIGNALS)
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Where there is no update to finish: a request raises KeyboardInterrupt inside, also one that came before."""
+        self._raising = True
+        try:
+            if self.requested:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._raising = False
 
     def uninstall(self) -> None:
         """Gives the signals back to whoever had them before."""
@@ -54,6 +67,8 @@ class StopRequest:
             return
         self.requested = True
         self.signal = signal.Signals(number).name
+        if self._raising:
+            raise KeyboardInterrupt
         if not self.quiet:
             # not through sys.stderr, which the interrupted code may be in the middle of writing to
             with contextlib.suppress(OSError):
