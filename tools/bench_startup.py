@@ -75,7 +75,8 @@ def measure(pyz: Path, rounds: int) -> dict[str, Any]:
         taken: dict[tuple[str, str], list[float]] = {job: [] for job in jobs}
         base: list[float] = []
         for number in range(rounds + 1):
-            for job, command in jobs.items():
+            order = list(jobs.items())
+            for job, command in order if number % 2 else order[::-1]:
                 before = milliseconds(bare, 0)
                 value = milliseconds(command, 2 if job[0] == "wrong run file" else 0)
                 if number:  # the first round warms the page cache
