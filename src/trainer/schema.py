@@ -21,6 +21,18 @@ class Run(Section):
     threads: int = setting(0, "CPU threads per rank; 0: cores of this node / ranks on this node", minimum=0)
 
 
+class Start(Section):
+    """How the run gets going. Every layer steps aside by itself where it does not know what it sees."""
+
+    layers: list[str] = setting(
+        ["gc", "overlays", "snapshot"],
+        "layers of the fast start: gc (no collection while importing), overlays (what only torch.compile needs comes "
+        "when it is wanted), snapshot (the environment's Python code from one file); an empty list: a plain start",
+    )
+    report: bool = setting(False, "print where the time of the start went; start.json is in the run folder always")
+    check: str = setting("fast", "how the snapshot is compared with the environment", choices=("fast", "full"))
+
+
 class Model(Section):
     """What is trained: a built-in model sized here, or your own."""
 
@@ -165,6 +177,7 @@ class Config(Section):
     """A whole run file."""
 
     run: Run
+    start: Start
     model: Model
     data: Data
     batch: Batch
