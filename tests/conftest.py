@@ -22,6 +22,18 @@ def _variables() -> dict[str, str]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def snapshots_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Runs of the tests make and use import snapshots of their own, not the user's."""
+    before = os.environ.get("TRAINER_SNAPSHOT_DIR")
+    os.environ["TRAINER_SNAPSHOT_DIR"] = str(tmp_path_factory.mktemp("snapshots"))
+    yield
+    if before is None:
+        del os.environ["TRAINER_SNAPSHOT_DIR"]
+    else:
+        os.environ["TRAINER_SNAPSHOT_DIR"] = before
+
+
+@pytest.fixture(scope="session", autouse=True)
 def ranks_end() -> Iterator[None]:
     yield
     import sys

@@ -92,6 +92,7 @@ class Loop:
         self.seconds = 0.0  # spent in updates since this process started
         self.last_loss = math.nan
         self.multiplier = 0.0  # learning rate of the last update, as a share of its peak
+        self.on_first_update: Callable[[], None] | None = None  # called once, after the first update of this process
 
     def run(self) -> bool:
         """True when the run is complete, False when it was asked to stop before; either way it is saved."""
@@ -101,6 +102,9 @@ class Loop:
             before = time.perf_counter()
             for update in self.loader.updates(state.cursor):
                 stopped = self.advance(update, before)
+                if self.on_first_update is not None:
+                    self.on_first_update()
+                    self.on_first_update = None
                 if stopped or state.step >= total:
                     break
                 self._between()

@@ -1,6 +1,8 @@
 """Everything about a configuration that can be refused without torch, data or devices."""
 
-from trainer.config import require_data
+from trainer import startup
+from trainer.config import nearest, require_data
+from trainer.errors import UserError
 from trainer.mesh import BatchPlan, plan_batch
 from trainer.models.check import check_model
 from trainer.optim import check_optim
@@ -11,7 +13,17 @@ def refuse_early(config: Config, world_size: int) -> BatchPlan:
     """The batch arithmetic of a run that may be started on `world_size` ranks; UserError (status 2) for one that may
     not."""
     require_data(config)
+    check_layers(config.start.layers)
     if not config.model.build:
         check_model(config.model, config.model.vocabulary or None)
     check_optim(config.optim)
     return plan_batch(config, world_size)
+
+
+def check_layers(names: list[str]) -> None:
+    """UserError (status 2) for a layer of the start that there is not."""
+    known = startup.layers()
+    for name in names:
+        if name not in known:
+            choices = "one of: " + ", ".join(known)
+            raise UserError(f"start.layers: there is no layer {name!r}", f"{nearest(name, known)} {choices}".strip(), 2)

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from trainer import folder as run_folder
+from trainer import startup
 from trainer.config import Resolved, to_toml
 from trainer.errors import UserError
 from trainer.launch.detect import World
@@ -17,33 +18,63 @@ STOPPED = 75
 
 def run(resolved: Resolved, world: World, stop: StopRequest) -> int:
     """Trains as the configuration says, as one rank of `world`. Returns the exit status: 0 done, 75 stopped."""
+    startup.begin()
+    try:
+        return _run(resolved, world, stop)
+    finally:
+        startup.take_off()  # an error may have come before the loop
+
+
+def _run(resolved: Resolved, world: World, stop: StopRequest) -> int:
     config = resolved.config
     folder = Path(config.run.folder)
     plan = refuse_early(config, world.world_size)
     run_folder.make(folder, config.run.resume)
+    startup.mark("checks")
     with run_folder.locked(folder) if world.rank == 0 else contextlib.nullcontext():
         found = prepare(config, folder, stop) if world.rank == 0 else None
+        startup.mark("data")
+        notes = startup.put_on(config.start.layers, config.start.check)
+        startup.mark("layers")
         require_torch()
+        startup.mark("torch")
         from trainer import session
         from trainer.data.datasets import open_data
+        from trainer.start_report import Reporter
         from trainer.summary import finish
 
+        startup.mark("imports")
         device = session.set_up(config, world)
+        startup.mark("device")
         with session.process_group(config, world, device):
+            startup.mark("process group")
             # rank 0 has prepared the data before it came here; all trust what they find
             data = open_data(config, folder, prepare=False)
+            startup.mark("data opened")
             training = session.assemble(config, world, device, data, plan, found, stop)
             if world.rank == 0:
                 run_folder.write_run_file(folder, to_toml(resolved))
+            startup.take_off()
+            startup.mark("loop")
+            training.loop.on_first_update = Reporter(world, folder, notes, show=config.start.report)
             complete = training.loop.run()
             if complete:
                 finish(config, training, folder)
+                if world.rank == 0 and "snapshot" in config.start.layers:
+                    record_snapshot(config.start.report)
             training.close()
     if complete:
         return 0
     if world.rank == 0:
         print(f"stopped at step {training.state.step}, saved in {folder}; the same command goes on from there")
     return STOPPED
+
+
+def record_snapshot(show: bool) -> None:
+    """Makes the next start faster, where nothing has yet; the run is complete whether it can or not."""
+    note = startup.record_snapshot()
+    if show and (note.get("made") or note["why"]):
+        print(f"snapshot for the next start: {note['why'] or note['path']}", file=sys.stderr)
 
 
 def prepare(config: Config, folder: Path, stop: StopRequest) -> Path | None:
@@ -93,8 +124,6 @@ def no_torch_message() -> str:
 
 def no_torch_fix() -> str:
     """The command that mends it."""
-    from trainer import startup
-
     bundle = startup.bundle_path()
     name = Path(bundle).name if bundle else "trainer"
     return f"run it with the interpreter of the locked environment: `uv sync`, then `.venv/bin/python {name} ...`"

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from trainer import startup
 from trainer.checkpoint import state as saved
 from trainer.data.datasets import Datasets
 from trainer.data.loader import Loader
@@ -124,12 +125,16 @@ def assemble(
         checkpoints.check_data(meta)
     compute = _compute(config, device, meta, world)
     policy = make_policy(config.precision, compute, device)
+    startup.mark("precision")
     model = make_model(config, data.vocabulary, policy, device)
     if found:
         saved.load_model(found, model)
     loss = choose_loss(config.model, model)
+    startup.mark("model")
     module = _parallelized(LossModule(model, loss), config, world, device)
+    startup.mark("parallel")
     optimizers = build_optimizer(model, config.optim, device)
+    startup.mark("optimizer")
     seed_everything(config.run.seed, world.rank)
     state = State()
     if found and meta:

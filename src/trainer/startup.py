@@ -10,6 +10,10 @@ if TYPE_CHECKING:
 
     from trainer_boot.environment import Problem
     from trainer_boot.finder import BundleFinder
+    from trainer_boot.layers import Note
+    from trainer_boot.report import Phase
+
+_layers_on = False
 
 
 def bundle_path() -> str | None:
@@ -64,6 +68,74 @@ def damage() -> list[str]:
     from trainer_boot.integrity import damage
 
     return damage(finder)
+
+
+def layers() -> tuple[str, ...]:
+    """The names of all layers of a fast start."""
+    from trainer_boot.layers import LAYERS
+
+    return LAYERS
+
+
+def put_on(names: list[str], check: str) -> list[Note]:
+    """Puts the named layers of a fast start on; a note each says whether it is on, off, or has stepped aside, and why.
+
+    Before the first `import torch` of the process, or those that have to come first step aside.
+    """
+    global _layers_on
+    from trainer_boot import layers
+
+    _layers_on = bool(names)
+    return layers.put_on(names, check)
+
+
+def take_off() -> None:
+    """Everything is imported: what holds for the time of importing only ends. Does nothing where no layer is on."""
+    global _layers_on
+    if _layers_on:
+        from trainer_boot import layers
+
+        _layers_on = False
+        layers.take_off()
+
+
+def served() -> dict[str, object]:
+    """What the snapshot has served so far, for the report: served (number of modules), damaged (their names)."""
+    from trainer_boot import snapshot
+
+    return {name: value for name, value in snapshot.report().items() if name in ("served", "damaged")}
+
+
+def record_snapshot() -> Note:
+    """At the end of a run: makes the snapshot that the next start is served from, where there is none; a note. Never
+    fails."""
+    try:
+        from trainer_boot import snapshot
+
+        return snapshot.record_if_missing()
+    except Exception as error:  # training is done; nothing about the next start may spoil it
+        return {"layer": "snapshot", "state": "aside", "why": f"{type(error).__name__}: {error}"}
+
+
+def begin() -> None:
+    """A run begins: what the process did before is the first phase of its start."""
+    from trainer_boot import report
+
+    report.begin()
+
+
+def mark(name: str) -> None:
+    """Ends the phase `name` of the start."""
+    from trainer_boot.report import mark
+
+    mark(name)
+
+
+def phases() -> list[Phase]:
+    """The phases of the start so far: name, begin and end in nanoseconds of time.monotonic_ns()."""
+    from trainer_boot import report
+
+    return report.phases()
 
 
 def _running() -> BundleFinder | None:

@@ -4,8 +4,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+
+from tools import startup_picture, startup_steps
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -49,11 +52,32 @@ def test_another_place_builds_the_same_bytes(pyz: Path, tmp_path: Path) -> None:
     assert other.read_bytes() == pyz.read_bytes()
 
 
-def test_start_up_is_measured_beside_bare_python(pyz: Path, tmp_path: Path) -> None:
-    picture = tmp_path / "startup.svg"
-    printed = tool("bench_startup", "--rounds", "2", "--pyz", str(pyz), "--picture", str(picture))
+def test_answers_are_measured_beside_bare_python(pyz: Path, tmp_path: Path) -> None:
+    drawn = tmp_path / "startup.svg"
+    flows = ["--flows", "version,help,wrong", "--rounds", "2"]
+    printed = tool("bench_startup", *flows, "--pyz", str(pyz), "--picture", str(drawn))
     assert "python -c pass" in printed
-    assert picture.read_text().startswith("<svg")
+    assert drawn.read_text().startswith("<svg")
+
+
+def test_the_first_updates_are_those_of_a_hand_written_script(pyz: Path, tmp_path: Path) -> None:
+    bed = startup_steps.Bed(tmp_path)
+    contenders = startup_steps.contenders("one", pyz)
+    plain, ours = bed.run(contenders["plain"]), bed.run(contenders["trainer"])
+    assert ours.losses == plain.losses
+    assert len(ours.losses) == 2
+    assert min(ours.seconds, plain.seconds) > 0
+    assert [note["layer"] for note in ours.layers] == ["gc", "snapshot", "overlays"]
+    assert (tmp_path / "snapshots").is_dir()
+
+
+def test_the_picture_shows_first_updates_before_answers() -> None:
+    steps = {"one process": {"plain": {"ratio": 1.0}, "trainer": {"ratio": 0.4}}}
+    answers = {"--version": {"trainer.pyz": {"ratio": 1.5}, "zipapp": {"ratio": 1.9}}}
+    root = ElementTree.fromstring(startup_picture.picture({"first_update": steps, "answers": answers}))
+    texts = ["".join(element.itertext()) for element in root.iter() if element.tag.endswith("text")]
+    order = ["one process", "plain", "trainer", "0.40", "--version", "trainer.pyz", "1.50"]
+    assert [text for text in texts if text in order] == order
 
 
 def test_all_contenders_of_a_step_do_the_same_work() -> None:

@@ -1,0 +1,70 @@
+"""A finder that finds nothing itself: it tells when a module was executed, and when one is about to be imported."""
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+
+class Watcher:
+    """At the front of sys.meta_path. `executed` is called with each module of `awaited` once its body has run, `wanted`
+    with each name of `triggers` before the module is looked for. No other import notices it."""
+
+    def __init__(
+        self,
+        awaited: set[str],
+        executed: Callable[[ModuleType], None],
+        triggers: set[str],
+        wanted: Callable[[str], None],
+    ) -> None:
+        self._awaited = awaited
+        self._executed = executed
+        self._triggers = triggers
+        self._wanted = wanted
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """What the other finders say, for a module that is awaited; else None."""
+        if name in self._triggers:
+            self._wanted(name)
+        if name not in self._awaited:
+            return None
+        for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader, self._done)  # type: ignore[assignment]  # by duck typing
+                return spec
+        return None
+
+    def _done(self, module: ModuleType) -> None:
+        self._awaited.discard(module.__name__)
+        self._executed(module)
+
+
+class _Loader:
+    """Another loader, which the module gets back before its body runs."""
+
+    def __init__(self, loader: Any, done: Callable[[ModuleType], None]) -> None:
+        self._loader = loader
+        self._done = done
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """As the other."""
+        return self._loader.create_module(spec)  # type: ignore[no-any-return]  # a loader's
+
+    def exec_module(self, module: ModuleType) -> None:
+        """As the other; then says so."""
+        spec = module.__spec__
+        if spec is not None:
+            spec.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._done(module)

@@ -1,0 +1,134 @@
+"""What a snapshot was made for, and whether that still is so.
+
+Fast: one stat a folder. Installing, upgrading and removing a distribution makes and removes its .dist-info, which the
+folder's time shows. A time in whole seconds was set by a tool (an image, an archive), maybe to the same for all: then
+the names are compared too. Full: the RECORD of every distribution, and time and size of every source. An edit inside a
+package is seen by the full check only.
+"""
+
+import os
+import sys
+from importlib.util import MAGIC_NUMBER
+
+from trainer_boot.snapshot_format import Aside
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trainer_boot.snapshot_format import Index, Place
+
+SITE_NAMES = ("site-packages", "dist-packages")
+SECOND = 1_000_000_000
+
+
+def site_folders() -> list[str]:
+    """Where distributions are installed, as `sys.path` has it."""
+    return [path for path in sys.path if os.path.isabs(path) and os.path.basename(path) in SITE_NAMES]
+
+
+def identity(sites: "Sequence[str]") -> str:
+    """Which Python, platform, folders and build of the trainer: sixteen hex digits that name the file."""
+    from trainer_boot.layout import HEADER_CHECK, check
+
+    archive = sys.modules.get("trainer_boot.finder")
+    bundle = archive.running() if archive else None
+    build = bundle.archive.head[HEADER_CHECK:].hex() if bundle else "checkout"
+    facts = (
+        sys.version,
+        sys.implementation.cache_tag,
+        MAGIC_NUMBER.hex(),
+        sys.platform,
+        os.uname().machine,
+        sys.flags.optimize,
+        build,
+        *sites,
+    )
+    return check(repr(facts).encode()).hex()
+
+
+def places(sites: "Sequence[str]") -> "tuple[Place, ...]":
+    """The folders whose change ends a snapshot: first `sites`, then the standard library's."""
+    library = os.path.dirname(os.__file__)
+    return tuple(place(path) for path in (*sites, library, library + "/lib-dynload") if os.path.isdir(path))
+
+
+def place(path: str, names: str | None = None) -> "Place":
+    """A folder as it is now. `names`: taken as they are where the time is of such precision that it says enough."""
+    status = os.stat(path)
+    if names is None or status.st_mtime_ns % SECOND == 0:
+        from trainer_boot.layout import check
+
+        names = check(repr(sorted(os.listdir(path))).encode()).hex()
+    return path, status.st_mtime_ns, status.st_size, status.st_nlink, names
+
+
+def compare(index: "Index", sites: "Sequence[str]", check: str) -> None:
+    """Aside with the first difference between the recorded environment and this one; `check`: fast or full."""
+    if index.identity != identity(sites):
+        raise Aside("it was made for another Python or other folders")
+    for recorded in index.places:
+        path, _, _, _, names = recorded
+        try:
+            now = place(path, names)
+        except OSError as error:
+            raise Aside(f"{path}: {error.strerror}") from None
+        if now != recorded:
+            raise Aside(f"{path} has changed: something was installed, upgraded or removed")
+    if check == "full":
+        _compare_fully(index, sites)
+
+
+def records(sites: "Sequence[str]") -> tuple[str, dict[str, set[str]]]:
+    """A digest (hex) over every distribution's RECORD, or METADATA without one; the .py files that they list, a set
+    for each of `sites`, without those of editable distributions."""
+    import hashlib
+
+    total = hashlib.sha256()
+    listed: dict[str, set[str]] = {}
+    for site in sites:
+        files = listed.setdefault(site, set())
+        for name in sorted(os.listdir(site)):
+            if not name.endswith((".dist-info", ".egg-info")):
+                continue
+            content = b""
+            for inside in ("RECORD", "METADATA", "PKG-INFO", ""):
+                content = _content(f"{site}/{name}/{inside}".rstrip("/"))
+                if content:
+                    break
+            total.update(repr((site, name, len(content))).encode())
+            total.update(content)
+            if inside == "RECORD" and not _editable(f"{site}/{name}"):
+                # a path with a comma or a quote in it is quoted, and is no module's
+                files.update(line.partition(",")[0] for line in content.decode(errors="replace").splitlines())
+    return total.hexdigest(), listed
+
+
+def source_path(site: str, name: str, is_package: bool) -> str:
+    """Where in that folder a module's source lies."""
+    return f"{site}/{name.replace('.', '/')}" + ("/__init__.py" if is_package else ".py")
+
+
+def _compare_fully(index: "Index", sites: "Sequence[str]") -> None:
+    if records(sites)[0] != index.records:
+        raise Aside("the RECORD of a distribution has changed")
+    for name, (number, _, _, _, is_package, time, size) in index.modules.items():
+        path = source_path(index.places[number][0], name, is_package)
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            raise Aside(f"{path}: {error.strerror}") from None
+        if (status.st_mtime_ns, status.st_size) != (time, size):
+            raise Aside(f"{path} was edited")
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _editable(information: str) -> bool:
+    return b'"editable": true' in _content(information + "/direct_url.json").replace(b'":true', b'": true')

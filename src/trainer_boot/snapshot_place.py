@@ -1,0 +1,142 @@
+"""Where snapshots are kept: which folder, under which name, written by one process at a time, a few of them."""
+
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VARIABLE = "TRAINER_SNAPSHOT_DIR"
+PREFIX, SUFFIX = "import-", ".snapshot"
+KEPT = 4
+STALE_SECONDS = 600.0
+
+
+def folders() -> list[str]:
+    """In the order in which they are tried: what the variable says, and it alone; else the user's cache, else a folder
+    of the user's own in /tmp."""
+    given = os.environ.get(VARIABLE)
+    if given:
+        return [os.path.abspath(given)]
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(cache):
+        cache = os.path.expanduser("~/.cache")
+    found = [cache + "/trainer-pyz"] if os.path.isabs(cache) else []
+    return [*found, f"/tmp/trainer-pyz-{os.geteuid()}"]
+
+
+def file_in(folder: str, identity: str) -> str:
+    """The path of the snapshot of that identity."""
+    return f"{folder}/{PREFIX}{identity}{SUFFIX}"
+
+
+def find(identity: str, cache: str | None = None) -> str:
+    """The path of the first that there is; of the first folder where there is none. `cache`: this folder only."""
+    paths = [file_in(folder, identity) for folder in ([cache] if cache else folders())]
+    return next((path for path in paths if os.path.lexists(path)), paths[0])
+
+
+def make_folder(cache: str | None = None) -> str:
+    """The first folder that this user can write and others can't, made if need be. OSError where there is none."""
+    problem = OSError("no folder for the snapshot")
+    for folder in [cache] if cache else folders():
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            _require_own(folder)
+        except OSError as error:
+            problem = error
+        else:
+            return folder
+    raise problem
+
+
+def write(path: str, content: "Callable[[int], None]") -> None:
+    """A new file, written by `content` to its descriptor and then renamed to `path`. OSError; nothing is left then."""
+    temporary = f"{path}.{os.getpid()}.{time.monotonic_ns():x}.new"
+    # readable by all: a snapshot that root has made serves everybody
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o644)
+    try:
+        try:
+            content(descriptor)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.rename(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+class Lock:
+    """Held by one process at a time; one of a process that was killed is broken after ten minutes.
+
+    Two that break it at once may both hold it: each writes a file of its own, and the later one stays.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path + ".lock"
+
+    def take(self) -> bool:
+        """Never waits: False where another process has it."""
+        for _ in range(2):
+            try:
+                os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+                return True
+            except FileExistsError:
+                if not _is_stale(self.path):
+                    return False
+                _remove(self.path)
+        return False
+
+    def release(self) -> None:
+        """The next one may have it."""
+        _remove(self.path)
+
+
+def prune(folder: str, keep: str) -> None:
+    """Leaves `keep` and the KEPT - 1 other snapshots used last; takes away what killed processes left half written."""
+    others = []
+    for name in os.listdir(folder):
+        path = f"{folder}/{name}"
+        if not name.startswith(PREFIX) or path == keep:
+            continue
+        if name.endswith(SUFFIX):
+            others.append((_last_use(path), path))
+        elif name.endswith(".new") and _is_stale(path):
+            _remove(path)
+    for _, path in sorted(others, reverse=True)[KEPT - 1 :]:
+        _remove(path)
+
+
+def _require_own(folder: str) -> None:
+    status = os.stat(folder) if os.environ.get(VARIABLE) else os.lstat(folder)
+    if status.st_mode & 0o170000 != 0o040000:
+        raise NotADirectoryError(20, "is no folder", folder)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise PermissionError(13, "belongs to another user or can be written by others", folder)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(13, "can't be written", folder)
+
+
+def _last_use(path: str) -> float:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return 0.0
+    return max(status.st_atime, status.st_mtime)
+
+
+def _is_stale(path: str) -> bool:
+    try:
+        return time.time() - os.lstat(path).st_mtime > STALE_SECONDS
+    except OSError:
+        return False
+
+
+def _remove(path: str) -> None:
+    try:  # noqa: SIM105  # contextlib is one more import
+        os.unlink(path)
+    except OSError:
+        pass

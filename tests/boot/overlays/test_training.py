@@ -1,0 +1,38 @@
+"""Training is the same bit for bit, and the compiler comes only when it is wanted."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parents[2] / "src"
+
+
+def flow(start: str, kind: str) -> tuple[Any, ...]:
+    """Losses, weights, big modules that were imported by training, the overlays' states before and reasons after."""
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, str(HERE / "flows.py"), start, kind]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return tuple(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("kind", ["ddp-muon", "compile-sgd"])
+def test_bit_for_bit_without_the_compiler(kind: str) -> None:
+    plain, fast = flow("plain", kind), flow("fast", kind)
+    assert fast[:2] == plain[:2]
+    # else nothing was saved, or there was nothing to save
+    assert plain[2] == ["torch._dynamo", "sympy"]
+    assert fast[2] == []
+    states, reasons = fast[3:5]
+    assert states.pop("checkpointing") in ("on", "waiting")
+    assert set(states.values()) == {"on"}
+    if kind.startswith("compile-"):
+        # the compiler found torch as its authors wrote it
+        assert set(reasons.values()) == {"torch._dynamo is wanted"}
+        assert fast[5] == plain[5]
