@@ -109,8 +109,9 @@ class Workers:
             # OSError, EOFError: it died between announcing a batch and handing over the batch's memory
             if isinstance(error, RuntimeError) and ("DataLoader worker" not in str(error) or "Caught" in str(error)):
                 raise
+            said = str(error).strip() or type(error).__name__
             raise UserError(
-                f"a loader process of data.workers died or lost its batch ({str(error).strip() or type(error).__name__})",
+                f"a loader process of data.workers died or lost its batch ({said})",
                 "often memory ran out: set fewer data.workers; data.workers = 0 shows errors in the rank itself",
             ) from error
         if isinstance(batch, _Failure):
