@@ -5,6 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
+# where it is set, every process that a test starts would compile torch's sources anew: four seconds each
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 @pytest.fixture(autouse=True)
 def environment_as_it_was() -> Iterator[None]:

@@ -22,12 +22,12 @@ from tools.proof import parser as proof_parser
 
 SETTINGS = {
     "data.sequence": "64", "batch.size": "16", "model.layers": "2", "model.width": "64", "model.heads": "2",
-    "model.dropout": "0.1", "run.steps": "200", "checkpoint.every": "5", "eval.every": "20", "eval.samples": "32",
+    "model.dropout": "0.1", "checkpoint.every": "5", "eval.every": "20", "eval.samples": "32",
     "log.progress": "none", "precision.compute": "fp32",
 }  # fmt: skip
 
 
-def command(run: str, data: Path, nproc: int) -> list[str]:
+def command(run: str, data: Path, nproc: int, updates: int) -> list[str]:
     """The arguments of `train`."""
     flags = [word for name, value in SETTINGS.items() for word in (f"--{name}", value)]
     return [
@@ -35,6 +35,8 @@ def command(run: str, data: Path, nproc: int) -> list[str]:
         str(nproc),
         "--run.folder",
         run,
+        "--run.steps",
+        str(updates),
         *flags,
         "--data.text",
         str(data),
@@ -80,6 +82,7 @@ def main() -> int:
     parser = proof_parser(__doc__)
     parser.add_argument("--moments", type=int, default=20)
     parser.add_argument("--nproc", type=int, default=1)
+    parser.add_argument("--updates", type=int, default=200, help="length of the run")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     draw = random.Random(arguments.seed)
@@ -90,7 +93,7 @@ def main() -> int:
         data = small_text(folder)
         (folder / "held.txt").write_bytes(data.read_bytes()[:20_000])
         start = time.perf_counter()
-        alone = train(pyz, folder, *run_file(folder, command("alone", data, arguments.nproc)))
+        alone = train(pyz, folder, *run_file(folder, command("alone", data, arguments.nproc, arguments.updates)))
         whole = time.perf_counter() - start
         assert alone.returncode == 0, alone.stderr
         expected, expected_losses = weights_sha256(folder / "alone"), losses(folder / "alone")
@@ -98,9 +101,9 @@ def main() -> int:
         for number in range(arguments.moments):
             run = f"run-{number}"
             after = draw.uniform(0.3, whole * 1.02)
-            trial(pyz, folder, command(run, data, arguments.nproc), after)
+            trial(pyz, folder, command(run, data, arguments.nproc, arguments.updates), after)
             kept = sorted(path.name for path in (folder / run / "checkpoints").glob("step-*"))
-            again = train(pyz, folder, *run_file(folder, command(run, data, arguments.nproc)))
+            again = train(pyz, folder, *run_file(folder, command(run, data, arguments.nproc, arguments.updates)))
             same = (
                 again.returncode == 0
                 and weights_sha256(folder / run) == expected

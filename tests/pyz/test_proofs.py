@@ -10,6 +10,9 @@ import pytest
 
 from tools import startup_picture, startup_steps
 
+# each starts many trainers, one after the other
+pytestmark = pytest.mark.timeout(400)
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -27,7 +30,7 @@ def tool(name: str, *arguments: str) -> str:
 
 
 def test_killed_runs_end_with_the_weights_of_one_left_alone(pyz: Path) -> None:
-    printed = tool("prove_resume", "--moments", "2", "--seed", "3", "--pyz", str(pyz), "--no-json")
+    printed = tool("prove_resume", "--moments", "2", "--updates", "40", "--seed", "3", "--pyz", str(pyz), "--no-json")
     assert "2 of 2 with the same sha256" in printed
 
 

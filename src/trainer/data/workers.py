@@ -105,13 +105,15 @@ class Workers:
         assert self._iterator is not None, "not started"
         try:
             batch = next(self._iterator)
-        except RuntimeError as error:
-            if "DataLoader worker" in str(error) and "Caught" not in str(error):
-                raise UserError(
-                    f"a loader process of data.workers died ({str(error).strip()})",
-                    "often memory ran out: set fewer data.workers; data.workers = 0 shows errors in the rank itself",
-                ) from error
-            raise
+        except (RuntimeError, OSError, EOFError) as error:
+            # OSError, EOFError: it died between announcing a batch and handing over the batch's memory
+            if isinstance(error, RuntimeError) and ("DataLoader worker" not in str(error) or "Caught" in str(error)):
+                raise
+            said = str(error).strip() or type(error).__name__
+            raise UserError(
+                f"a loader process of data.workers died or lost its batch ({said})",
+                "often memory ran out: set fewer data.workers; data.workers = 0 shows errors in the rank itself",
+            ) from error
         if isinstance(batch, _Failure):
             raise UserError(batch.what, batch.fix, batch.status) from WorkerTraceback(batch.text)
         return batch
