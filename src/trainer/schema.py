@@ -29,9 +29,7 @@ class Start(Section):
         "layers of the fast start: gc (no collection while importing), overlays (what only torch.compile needs comes "
         "when it is wanted), snapshot (the environment's Python code from one file); an empty list: a plain start",
     )
-    report: bool = setting(
-        False, "print where the time of the start went; the reports are in <run folder>/start always"
-    )
+    report: bool = setting(False, "print where the time of the start went (always in <run folder>/start)")
     check: str = setting("fast", "how the snapshot is compared with the environment", choices=("fast", "full"))
 
 

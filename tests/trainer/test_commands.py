@@ -14,6 +14,7 @@ from trainer.schema import Config
 TINY = [
     "--data.sequence", "32", "--batch.size", "8", "--model.layers", "1", "--model.width", "32", "--model.heads", "2",
     "--run.steps", "6", "--log.progress", "none", "--precision.compute", "fp32", "--run.threads", "1",
+    "--start.layers", "[]",
 ]  # fmt: skip
 
 
