@@ -10,6 +10,7 @@ from trainer.config import Resolved, to_toml
 from trainer.errors import UserError
 from trainer.launch.detect import World
 from trainer.launch.stop import StopRequest
+from trainer.needs import need
 from trainer.refuse import refuse_early
 from trainer.schema import Config
 
@@ -29,6 +30,7 @@ def _run(resolved: Resolved, world: World, stop: StopRequest) -> int:
     config = resolved.config
     folder = Path(config.run.folder)
     plan = refuse_early(config, world.world_size)
+    need("torch", "numpy")
     run_folder.make(folder, config.run.resume)
     startup.mark("checks")
     with run_folder.locked(folder) if world.rank == 0 else contextlib.nullcontext():
@@ -36,7 +38,8 @@ def _run(resolved: Resolved, world: World, stop: StopRequest) -> int:
         startup.mark("data")
         notes = startup.put_on(config.start.layers, config.start.check)
         startup.mark("layers")
-        require_torch()
+        import torch  # noqa: F401  # the longest part of a start, marked as one
+
         startup.mark("torch")
         from trainer import session
         from trainer.data.datasets import open_data
@@ -105,25 +108,3 @@ def prepare_files(config: Config, folder: Path, found: Path | None) -> None:
 def wants_zlib(config: Config) -> bool:
     """The embedded default compares itself with zlib; a corpus of terabytes is not read once more for that."""
     return any(item.startswith("python:") for item in config.data.text)
-
-
-def require_torch() -> None:
-    """One clear error where the environment has no torch."""
-    try:
-        import torch  # noqa: F401
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise UserError(no_torch_message(), no_torch_fix(), 3) from None
-
-
-def no_torch_message() -> str:
-    """What is said when the interpreter has no torch."""
-    return f"this interpreter, {sys.executable}, has no torch"
-
-
-def no_torch_fix() -> str:
-    """The command that mends it."""
-    bundle = startup.bundle_path()
-    name = Path(bundle).name if bundle else "trainer"
-    return f"run it with the interpreter of the locked environment: `uv sync`, then `.venv/bin/python {name} ...`"

@@ -22,10 +22,10 @@ def run(arguments: list[str]) -> int:
         return 0
     given = split(arguments, {"checkpoint": True, "json": False}, 1, "eval")
     from trainer.commands.generate import run_place
-    from trainer.run import require_torch
+    from trainer.needs import need
 
     place = Path(run_place(given.places, "eval"))
-    require_torch()
+    need("torch", "numpy")
     from trainer.errors import UserError
     from trainer.evaluation import Evaluation
     from trainer.loaded import ALONE, load

@@ -33,9 +33,9 @@ def run(arguments: list[str]) -> int:
     temperature = real(given.flags, "temperature", 0.8)
     top_k = whole(given.flags, "top-k", 40)
     seed = whole(given.flags, "seed", 0)
-    from trainer.run import require_torch
+    from trainer.needs import need
 
-    require_torch()
+    need("torch", "numpy")
     from trainer.loaded import load
     from trainer.sample import generate
 

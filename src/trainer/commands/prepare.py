@@ -28,6 +28,9 @@ def run(arguments: list[str]) -> int:
         print("data.dataset is your own code: there is nothing to prepare")
         return 0
     from trainer.data.datasets import open_data
+    from trainer.needs import need
+
+    need("numpy")
 
     place = Path(config.run.folder)
     folder.make(place, "auto")

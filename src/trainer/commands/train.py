@@ -67,18 +67,15 @@ def _ranks(flags: dict[str, str], default: bool) -> int:
 
 def _start_ranks(resolved: Resolved, arguments: list[str], nproc: int) -> int:
     """The parent of the ranks: refuses what can be refused without torch, then only watches."""
-    from importlib.util import find_spec
     from pathlib import Path
 
     from trainer import folder, startup
     from trainer.launch.local import run_ranks
+    from trainer.needs import need
     from trainer.refuse import refuse_early
 
-    if find_spec("torch") is None:
-        from trainer.run import no_torch_fix, no_torch_message
-
-        raise UserError(no_torch_message(), no_torch_fix(), 3)
     refuse_early(resolved.config, nproc)
+    need("torch", "numpy")
     folder.make(Path(resolved.config.run.folder), resolved.config.run.resume)
     command = [*startup.entry_command(), "train", *arguments]
     return run_ranks(command, nproc, max_restarts=resolved.config.fault.max_restarts)
