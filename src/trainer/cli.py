@@ -62,6 +62,17 @@ def main(argv: list[str] | None = None) -> int:
         return _failed(error)
 
 
+def program() -> int:
+    """`main` as a process of its own, which may end faster than one that goes on."""
+    status = main()
+    startup = sys.modules.get("trainer.startup")
+    if startup is not None and startup.leaves_fast():
+        from trainer.leaving import leave_tidily
+
+        leave_tidily(status)
+    return status
+
+
 def _failed(error: Exception) -> int:
     """Prints an error and returns its status. What tells its own `what` and `fix` is no bug and shows no traceback."""
     what, fix = getattr(error, "what", None), getattr(error, "fix", "")
@@ -91,4 +102,4 @@ def _run(name: str, arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

@@ -27,6 +27,22 @@ def begin() -> None:
     mark("config" if _marks else "interpreter, bundle, config")
 
 
+def keep_origin() -> None:
+    """The start of this process is also that of those that it will fork."""
+    global _origin
+    _origin = _origin or process_start_ns()
+
+
+def forked(restarted: bool) -> None:
+    """In a forked process: the marks so far are its own, or, at a restart, count for nothing."""
+    global _origin
+    if restarted:
+        _marks.clear()
+        _origin = monotonic_ns()
+    else:
+        mark("fork")
+
+
 def phases() -> list[Phase]:
     """The marked phases in their order, without gaps. The first begins with the process."""
     found: list[Phase] = []

@@ -47,7 +47,7 @@ def test_it_carries_the_lock_and_what_it_was_built_from(pyz: Path) -> None:
         assert archive.read("_trainer/uv.lock") == (ROOT / "uv.lock").read_bytes()
         requirements = {each["name"]: each["kind"] for each in json.loads(archive.read("_trainer/requirements.json"))}
     assert information["version"] == VERSION
-    assert information["entry"] == "trainer.cli:main"
+    assert information["entry"] == "trainer.cli:program"
     assert (requirements["torch"], requirements["packaging"]) == ("environment", "bundled")
     assert "packaging/version.py" in names
     assert not any(name.startswith(("torch/", "numpy/")) for name in names)
@@ -76,7 +76,7 @@ print([point.value for point in metadata.entry_points(group="console_scripts") i
 """
     found = bed.lines(script(pyz, text))
     assert found[0] == f"{VERSION} BundleDistribution"
-    assert "trainer.cli:main" in found[1]
+    assert "trainer.cli:program" in found[1]
 
 
 def test_a_checkout_was_started_from_nothing() -> None:

@@ -8,6 +8,11 @@ from trainer.arguments import split, whole
 from trainer.config import Resolved, resolve
 from trainer.errors import UserError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from trainer.launch.starting import Starter
+    from trainer_boot.layers import Note
+
 HELP = """usage: trainer train [RUN.toml] [--section.key VALUE ...] [--nproc N]
 
 Trains as the run file says. Without a run file: a small byte-level GPT on the source text of this Python's own
@@ -69,7 +74,7 @@ def _start_ranks(resolved: Resolved, arguments: list[str], nproc: int) -> int:
     """The parent of the ranks: refuses what can be refused without torch, then only watches."""
     from pathlib import Path
 
-    from trainer import folder, startup
+    from trainer import folder
     from trainer.launch.local import run_ranks
     from trainer.needs import need
     from trainer.refuse import refuse_early
@@ -77,11 +82,30 @@ def _start_ranks(resolved: Resolved, arguments: list[str], nproc: int) -> int:
     refuse_early(resolved.config, nproc)
     need("torch", "numpy")
     folder.make(Path(resolved.config.run.folder), resolved.config.run.resume)
-    command = [*startup.entry_command(), "train", *arguments]
-    return run_ranks(command, nproc, max_restarts=resolved.config.fault.max_restarts)
+    return run_ranks(_starter(resolved, arguments), nproc, max_restarts=resolved.config.fault.max_restarts)
 
 
-def _be_rank(resolved: Resolved) -> int:
+def _starter(resolved: Resolved, arguments: list[str]) -> "Starter":
+    """How ranks are made: forked from this process, or each one a process of its own."""
+    from trainer import startup
+    from trainer.launch.starting import Spawner
+
+    spawner = Spawner([*startup.entry_command(), "train", *arguments])
+    if "fork" not in resolved.config.start.layers:
+        return spawner
+    from trainer import imports
+    from trainer.launch.forking import Forker
+
+    notes: list[Note] = []
+    return Forker(
+        load=lambda: notes.extend(imports.bring_in_for_ranks(resolved.config)),
+        rank=lambda: _be_rank(resolved, notes),
+        otherwise=spawner,
+    )
+
+
+def _be_rank(resolved: Resolved, notes: "list[Note] | None" = None) -> int:
+    """One rank, from here to its end. `notes`: as `trainer.run.run` has it."""
     from trainer.launch import child
     from trainer.launch.detect import detect
     from trainer.launch.stop import StopRequest
@@ -93,7 +117,7 @@ def _be_rank(resolved: Resolved) -> int:
     try:
         from trainer.run import run as train
 
-        status = train(resolved, world, stop)
+        status = train(resolved, world, stop, notes)
         child.mark_done(world)
         return status
     except BaseException as error:

@@ -2,19 +2,19 @@
 
 import contextlib
 import os
-import select
 import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from trainer.errors import UserError
 from trainer.launch import failure, scratch
 from trainer.launch.cores import usable_cores
 from trainer.launch.detect import LOCAL_FOLDER, LOCAL_PARENT, RESTARTS
 from trainer.launch.failure import HOPELESS, Failure
-from trainer.launch.stop import INTERRUPTED, SIGNALS
+from trainer.launch.signals import Signals
+from trainer.launch.starting import Starter
+from trainer.launch.stop import INTERRUPTED
 
 STOPPED = 75
 CLEAN = (0, STOPPED)
@@ -32,8 +32,8 @@ class Outcome(NamedTuple):
     unanswered: list[int]
 
 
-def run_ranks(command: list[str], nproc: int, *, max_restarts: int, grace: float = 1.0) -> int:
-    """Runs `nproc` copies of `command` as the ranks of one run and returns the exit status of the whole.
+def run_ranks(starter: Starter, nproc: int, *, max_restarts: int, grace: float = 1.0) -> int:
+    """Runs `nproc` processes that `starter` makes as the ranks of one run; the exit status of the whole.
 
     0: all ranks are done; 75: stopped on request and saved; 130: a second SIGINT. Otherwise a rank failed: the others
     get `grace` seconds to write down what they saw, are killed, and the first failure is told once, at the end; the
@@ -42,10 +42,11 @@ def run_ranks(command: list[str], nproc: int, *, max_restarts: int, grace: float
     are passed on as one SIGTERM. Main thread only. Leaves no process and no file behind.
     """
     assert nproc >= 1 and max_restarts >= 0
+    starter.ready(common_environment(nproc))  # before signals are held: it may take a while, and Ctrl-C ends it
     with scratch.Scratch() as folder, Signals() as signals:
         restarts = 0
         while True:
-            outcome = _attempt(command, nproc, folder.attempt(restarts), restarts, signals, grace)
+            outcome = _attempt(starter, nproc, folder.attempt(restarts), restarts, signals, grace)
             if outcome.failure is None:
                 return outcome.status
             if restarts >= max_restarts or outcome.failure.status in HOPELESS or signals.stop:
@@ -53,43 +54,6 @@ def run_ranks(command: list[str], nproc: int, *, max_restarts: int, grace: float
                 return outcome.failure.status
             restarts += 1
             _say([f"restart {restarts} of {max_restarts} after: {outcome.failure.line()}"])
-
-
-class Signals:
-    """Signals as something to wait for. `stop`: a stop was asked for; `interrupts`: how often by SIGINT."""
-
-    def __enter__(self) -> "Signals":
-        self.stop = False
-        self.interrupts = 0
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._read, False)
-        os.set_blocking(self._write, False)
-        self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        numbers = [*SIGNALS, signal.SIGCHLD]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup stays nohup
-            numbers.append(signal.SIGHUP)
-        self._previous: dict[signal.Signals, Any] = {number: signal.signal(number, _noted) for number in numbers}
-        self._mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-        for number, handler in self._previous.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        signal.set_wakeup_fd(self._wakeup)
-        os.close(self._read)
-        os.close(self._write)
-
-    def wait(self, until: float | None) -> None:
-        """Sleeps until a signal comes (also that a child has ended) or the monotonic clock reads `until`."""
-        timeout = None if until is None else max(0.0, until - time.monotonic())
-        if not select.select([self._read], [], [], timeout)[0]:
-            return
-        for number in os.read(self._read, 4096):
-            if number == signal.SIGINT:
-                self.interrupts += 1
-            if number != signal.SIGCHLD:
-                self.stop = True
 
 
 class Rank:
@@ -116,6 +80,7 @@ class Rank:
         if self.status is None:
             self.killed = True
             self._kill_group()
+            os.kill(self.pid, signal.SIGKILL)  # one that was just forked may not have a group of its own yet
 
     def stop(self) -> None:
         """Asks it to save and stop."""
@@ -128,12 +93,12 @@ class Rank:
             os.killpg(self.pid, signal.SIGKILL)
 
 
-def _attempt(command: list[str], nproc: int, folder: Path, restarts: int, signals: Signals, grace: float) -> Outcome:
+def _attempt(starter: Starter, nproc: int, folder: Path, restarts: int, signals: Signals, grace: float) -> Outcome:
     """Starts all ranks once and stays until the last one is gone."""
     ranks: list[Rank] = []
     try:
         for number in range(nproc):
-            pid = _spawn(command, _environment(number, nproc, folder, restarts))
+            pid = starter.start(_environment(number, nproc, folder, restarts), signals)
             ranks.append(Rank(number, pid))
         ended = _watch(ranks, folder, signals, grace)
     finally:
@@ -144,21 +109,12 @@ def _attempt(command: list[str], nproc: int, folder: Path, restarts: int, signal
     return _judge(ranks, folder)
 
 
-def _environment(rank: int, nproc: int, folder: Path, restarts: int) -> dict[str, str]:
+def common_environment(nproc: int) -> dict[str, str]:
+    """The environment of a rank as far as it is the same for all: this process's own, without what another launcher
+    left in it, with cores and interfaces as they are for `nproc` ranks on one machine."""
     environ = {
         name: value for name, value in os.environ.items() if name not in FOREIGN and not name.startswith(FOREIGN_PREFIX)
     }
-    environ.update(
-        {
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": str(nproc),
-            "LOCAL_WORLD_SIZE": str(nproc),
-            LOCAL_FOLDER: str(folder),
-            LOCAL_PARENT: str(os.getpid()),
-            RESTARTS: str(restarts),
-        }
-    )
     unless_set = {
         "OMP_NUM_THREADS": str(max(1, usable_cores() // nproc)),  # else each rank takes all cores
         "GLOO_SOCKET_IFNAME": "lo",  # one machine: nothing needs to listen on its network
@@ -167,24 +123,16 @@ def _environment(rank: int, nproc: int, folder: Path, restarts: int) -> dict[str
     return environ | {name: value for name, value in unless_set.items() if not environ.get(name)}
 
 
-def _spawn(command: list[str], environ: dict[str, str]) -> int:
-    """Starts a process in a session of its own (Ctrl-C at the terminal reaches only the parent), without a terminal to
-    read from, and with stop signals held back until the rank is ready for them."""
-    try:
-        return os.posix_spawnp(
-            command[0],
-            command,
-            environ,
-            file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
-            setsid=True,
-            setsigmask=SIGNALS,
-            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # ignored by Python, not by what it starts
-        )
-    except OSError as error:
-        what = f"cannot start a rank with {command[0]}: {error.strerror}"
-        raise UserError(
-            what, "check that it exists and may be executed, and the limit on processes (`ulimit -u`)"
-        ) from error
+def _environment(rank: int, nproc: int, folder: Path, restarts: int) -> dict[str, str]:
+    return common_environment(nproc) | {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(nproc),
+        "LOCAL_WORLD_SIZE": str(nproc),
+        LOCAL_FOLDER: str(folder),
+        LOCAL_PARENT: str(os.getpid()),
+        RESTARTS: str(restarts),
+    }
 
 
 def _watch(ranks: list[Rank], folder: Path, signals: Signals, grace: float) -> bool:
@@ -204,8 +152,10 @@ def _watch(ranks: list[Rank], folder: Path, signals: Signals, grace: float) -> b
                 if not _is_done(rank, folder):  # a done rank has given its handlers back
                     rank.stop()
         now = time.monotonic()
-        if deadline is None and any(rank.status is not None and not _is_clean(rank, folder) for rank in ranks):
-            deadline = now + grace
+        failed = [rank for rank in ranks if rank.status is not None and not _is_clean(rank, folder)]
+        if failed and deadline is None:
+            # one that was killed from outside is the cause: nothing that the others could say would add to it
+            deadline = now if all(rank.status == -signal.SIGKILL for rank in failed) else now + grace
         if deadline is not None and now >= deadline:
             return True
         signals.wait(deadline)
@@ -262,7 +212,3 @@ def _is_clean(rank: Rank, folder: Path) -> bool:
 def _say(lines: list[str]) -> None:
     with contextlib.suppress(OSError, ValueError):  # nobody reads: the exit status still tells
         print("\n".join(lines), file=sys.stderr, flush=True)
-
-
-def _noted(number: int, frame: object) -> None:
-    """The wake-up descriptor has the number; without a handler Python would not write it."""
