@@ -8,6 +8,7 @@ from trainer.version import VERSION
 # name -> (module, one line for --help)
 COMMANDS = {
     "train": ("train", "train a model; without a run file: a small GPT on Python's own library"),
+    "exec": ("exec_", "run your own program on torch with the fast start; --nproc N ranks of it"),
     "init": ("init", "write a commented run file to start from"),
     "check": ("check", "validate a run file and show every value, without training"),
     "prepare": ("prepare", "tokenize and pack the data ahead of a run"),

@@ -20,7 +20,7 @@ OF_RANKS = ("torch.distributed", "trainer.launch.comm", "trainer.parallel.ddp")
 
 def bring_in(config: Config, world: World) -> "list[Note]":
     """Puts the layers on and imports what a run needs; the layers' notes. Nothing is computed, no device is touched."""
-    notes = startup.put_on(config.start.layers, config.start.check, _why_not_forked(world))
+    notes = startup.put_on(config.start.layers, config.start.check, why_not_forked(world))
     startup.mark("layers")
     import torch  # noqa: F401  # marked as one phase
 
@@ -46,7 +46,7 @@ def bring_in_for_ranks(config: Config) -> "list[Note]":
     return notes
 
 
-def _why_not_forked(world: World) -> str:
+def why_not_forked(world: World) -> str:
     """Why this process was not forked after the imports; "" for one that others are forked from."""
     if world is PARENT:
         return ""

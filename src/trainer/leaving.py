@@ -8,6 +8,14 @@ from typing import NoReturn
 BROKEN = 120  # what the interpreter itself ends with when standard output can't be flushed
 
 
+def exit_status(leaving: SystemExit) -> int:
+    """As the interpreter takes it: None is 0, a number is itself, anything else is printed and is 1."""
+    if leaving.code is None or isinstance(leaving.code, int):
+        return leaving.code or 0
+    print(leaving.code, file=sys.stderr)
+    return 1
+
+
 def leave_tidily(status: int) -> NoReturn:
     """Ends the process with `status` as the interpreter would: waits for threads that are no daemons, runs what was
     registered with atexit, flushes every open file; but takes no module and no object apart."""

@@ -4,7 +4,7 @@ import os
 import sys
 from importlib import resources
 
-from trainer.arguments import split, whole
+from trainer.arguments import split
 from trainer.config import Resolved, resolve
 from trainer.errors import UserError
 
@@ -40,8 +40,10 @@ def run(arguments: list[str]) -> int:
         return 0
     given = split(arguments, {"nproc": True}, 1, "train")
     resolved = resolve_run(given.places, given.settings)
-    nproc = _ranks(given.flags, default=not given.places)
+    from trainer.launch.cores import ranks_here
     from trainer.launch.detect import detect
+
+    nproc = ranks_here(given.flags.get("nproc", "1" if given.places else "auto"))
 
     world = detect(os.environ)
     if world.launcher == "none" and nproc > 1:
@@ -57,17 +59,6 @@ def resolve_run(places: list[str], settings: list[tuple[str, str]]) -> Resolved:
         return resolve(places[0], settings, os.environ)
     text = resources.files("trainer").joinpath("default_run.toml").read_text(encoding="utf-8")
     return resolve(DEFAULT_NAME, settings, os.environ, text)
-
-
-def _ranks(flags: dict[str, str], default: bool) -> int:
-    text = flags.get("nproc", "auto" if default else "1")
-    if text != "auto":
-        return whole({"nproc": text}, "nproc", 1, 1)
-    from trainer.launch.cores import usable_cores
-
-    with os.scandir("/dev") as devices:
-        cards = sum(device.name.startswith("nvidia") and device.name[6:].isdigit() for device in devices)
-    return cards or min(2, usable_cores())
 
 
 def _start_ranks(resolved: Resolved, arguments: list[str], nproc: int) -> int:

@@ -19,6 +19,7 @@ from trainer.launch.detect import RESTARTS
 from trainer.launch.signals import Signals
 from trainer.launch.starting import Starter
 from trainer.launch.stop import SIGNALS
+from trainer.leaving import exit_status, leave_tidily
 
 NOT_FORKED = "TRAINER_NOT_FORKED"
 PR_SET_NAME = 15
@@ -72,25 +73,14 @@ class Forker:
             become_rank(environ, signals)
             status = self._rank()
         except SystemExit as leaving:
-            status = _status(leaving)
+            status = exit_status(leaving)
         except BaseException:
             import traceback
 
             traceback.print_exc()
         finally:
-            from trainer.leaving import leave_tidily
-
             leave_tidily(status)
         raise AssertionError  # not reached
-
-
-def _status(leaving: SystemExit) -> int:
-    """As the interpreter takes it: None is 0, a number is itself, anything else is printed and is 1."""
-    if isinstance(leaving.code, int):
-        return leaving.code
-    if leaving.code is not None:
-        print(leaving.code, file=sys.stderr)
-    return int(leaving.code is not None)
 
 
 def become_rank(environ: dict[str, str], signals: Signals) -> None:

@@ -17,6 +17,7 @@ from trainer.launch.starting import Starter
 from trainer.launch.stop import INTERRUPTED
 
 STOPPED = 75
+TERMINATED = 128 + signal.SIGTERM
 CLEAN = (0, STOPPED)
 KILL_SECONDS = 30.0
 # what another launcher left in our environment does not hold for our ranks
@@ -32,21 +33,25 @@ class Outcome(NamedTuple):
     unanswered: list[int]
 
 
-def run_ranks(starter: Starter, nproc: int, *, max_restarts: int, grace: float = 1.0) -> int:
+def run_ranks(
+    starter: Starter, nproc: int, *, max_restarts: int, grace: float = 1.0, trust_status: bool = False
+) -> int:
     """Runs `nproc` processes that `starter` makes as the ranks of one run; the exit status of the whole.
 
-    0: all ranks are done; 75: stopped on request and saved; 130: a second SIGINT. Otherwise a rank failed: the others
-    get `grace` seconds to write down what they saw, are killed, and the first failure is told once, at the end; the
-    status is its UserError's, or 1. Up to `max_restarts` times all ranks are started again instead, but not after an
-    error that would only come again (status 2 or 3) nor after a request to stop. SIGINT, SIGTERM, SIGUSR1 and SIGHUP
-    are passed on as one SIGTERM. Main thread only. Leaves no process and no file behind.
+    0: all ranks are done; 75: stopped on request and saved; 130: a second SIGINT; 143 (130 after SIGINT): ended by the
+    signal that asked to stop. Otherwise a rank failed: the others get `grace` seconds to write down what they saw, are
+    killed, and the first failure is told once, at the end; the status is its UserError's, or 1. A rank that ends with 0
+    without having said that it is done has failed too, unless `trust_status`: then it is not one of ours. Up to
+    `max_restarts` times all ranks are started again instead, but not after an error that would only come
+    again (status 2 or 3) nor after a request to stop. SIGINT, SIGTERM, SIGUSR1 and SIGHUP are passed on as one SIGTERM.
+    Main thread only. Leaves no process and no file behind.
     """
     assert nproc >= 1 and max_restarts >= 0
     starter.ready(common_environment(nproc))  # before signals are held: it may take a while, and Ctrl-C ends it
     with scratch.Scratch() as folder, Signals() as signals:
         restarts = 0
         while True:
-            outcome = _attempt(starter, nproc, folder.attempt(restarts), restarts, signals, grace)
+            outcome = _attempt(starter, nproc, folder.attempt(restarts), restarts, signals, grace, trust_status)
             if outcome.failure is None:
                 return outcome.status
             if restarts >= max_restarts or outcome.failure.status in HOPELESS or signals.stop:
@@ -59,8 +64,9 @@ def run_ranks(starter: Starter, nproc: int, *, max_restarts: int, grace: float =
 class Rank:
     """One started rank. `status`: None while it runs, then its exit status, negative for a signal."""
 
-    def __init__(self, number: int, pid: int) -> None:
+    def __init__(self, number: int, pid: int, trust_status: bool) -> None:
         self.number = number
+        self.trust_status = trust_status
         self.pid = pid
         self.status: int | None = None
         self.ended_ns = 0
@@ -93,19 +99,24 @@ class Rank:
             os.killpg(self.pid, signal.SIGKILL)
 
 
-def _attempt(starter: Starter, nproc: int, folder: Path, restarts: int, signals: Signals, grace: float) -> Outcome:
+def _attempt(
+    starter: Starter, nproc: int, folder: Path, restarts: int, signals: Signals, grace: float, trust_status: bool
+) -> Outcome:
     """Starts all ranks once and stays until the last one is gone."""
     ranks: list[Rank] = []
     try:
         for number in range(nproc):
             pid = starter.start(_environment(number, nproc, folder, restarts), signals)
-            ranks.append(Rank(number, pid))
+            ranks.append(Rank(number, pid, trust_status))
         ended = _watch(ranks, folder, signals, grace)
     finally:
         _kill_all(ranks, signals)
     if not ended:
         _say(["left at once: what came after the last checkpoint is lost"])
         return Outcome(INTERRUPTED, None, [])
+    if signals.stop and any(rank.status == -signal.SIGTERM and not rank.killed for rank in ranks):
+        # a program that does not listen to the signal ends by it: as it was asked to
+        return Outcome(INTERRUPTED if signals.interrupts else TERMINATED, None, [])
     return _judge(ranks, folder)
 
 
@@ -206,6 +217,8 @@ def _is_done(rank: Rank, folder: Path) -> bool:
 
 
 def _is_clean(rank: Rank, folder: Path) -> bool:
+    if rank.trust_status and rank.status == 0:
+        return True
     return rank.status in CLEAN and _is_done(rank, folder)
 
 
