@@ -107,3 +107,11 @@ def test_the_build_tool_explains_itself() -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines()[0] == "error: /no/such/python does not start: No such file or directory"
     assert done.stderr.splitlines()[1].startswith("fix: ")
+
+
+def test_the_report_tells_interpreter_bundle_and_configuration_apart(pyz: Path, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("")
+    words = ["exec", "--start.layers", "", "--start.report", "true", "program.py"]
+    done = subprocess.run([sys.executable, str(pyz), *words], cwd=tmp_path, capture_output=True, text=True, check=True)
+    names = [line.split()[0] for line in done.stderr.splitlines()[1:6]]
+    assert names == ["interpreter", "bundle", "config", "layers", "imports"]
