@@ -10,6 +10,7 @@ from trainer.config import Resolved, to_toml
 from trainer.errors import UserError
 from trainer.launch.detect import World
 from trainer.launch.stop import StopRequest
+from trainer.launch.temporary import workers_folder
 from trainer.needs import need
 from trainer.refuse import refuse_early
 from trainer.schema import Config
@@ -54,7 +55,8 @@ def _run(resolved: Resolved, world: World, stop: StopRequest, notes: "list[Note]
 
         device = session.set_up(config, world)
         startup.mark("device")
-        with session.process_group(config, world, device):
+        workers = workers_folder(world) if config.data.workers else contextlib.nullcontext()
+        with workers, session.process_group(config, world, device):
             startup.mark("process group")
             # rank 0 has prepared the data before it came here; all trust what they find
             data = open_data(config, folder, prepare=False)
