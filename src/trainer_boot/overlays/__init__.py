@@ -40,7 +40,8 @@ class Overlay:
 
     def put_on(self, subject: ModuleType | ModuleSpec) -> None:
         """Makes the change, or steps aside with the reason. Nothing but the change can come of it."""
-        if self.note["state"] != "waiting":
+        # a spec may be looked for without being imported, and then again
+        if self.note["state"] != "waiting" and not (self.before and self.note["state"] == "on"):
             return
         try:
             need_torch(str(import_module("torch.version").__version__))
