@@ -67,8 +67,8 @@ def guard_or_true(value: Any) -> Any:
 
 @_answer
 def guard_size_oblivious(value: Any) -> Any:
-    """The value itself."""
-    return value if type(value) is bool else _real("guard_size_oblivious")(value)
+    """The value itself, with a warning: for those that import it and do not call it."""
+    return _real("guard_size_oblivious")(value)
 
 
 @_answer
