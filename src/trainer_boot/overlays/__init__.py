@@ -4,7 +4,7 @@ An overlay changes a function of torch, right after the module that holds it was
 eager training what it always does, without the import of a thousand modules that only matter to torch.compile. It keeps
 the function object and exchanges its code (or fills a cache that the function has), so each change can be taken back
 without a trace; all of them are, the moment that anything imports torch._dynamo, before its first line runs: the
-compiler sees torch as its authors wrote it. torch.compile, torch.export and FakeTensorMode all begin with that import.
+compiler sees torch as its authors wrote it. torch.compile and torch.export begin with that import.
 
 Each overlay compares what it finds with the digest of what it was written for, and steps aside with a reason where that
 is something else.
@@ -13,38 +13,41 @@ is something else.
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
-from trainer_boot.overlays.changes import Restore, all_of
+from trainer_boot.overlays.changes import Restore, all_of, rebind
 from trainer_boot.overlays.known import Unknown, need_torch
 
 COMPILER = "torch._dynamo"
-SYMBOLIC = "torch.fx.experimental.symbolic_shapes"
 
-Put = Callable[[ModuleType], Restore]
+Put = Callable[[Any], Restore]
 
 
 class Overlay:
-    """One change: `function` ("module:function" in this package) is called with the module named `after` once its body
-    has run, and gives what takes the change back when one of the modules `until` is wanted."""
+    """One change: `function` ("module:function" in this package) is called with the module named `of` once its body
+    has run (or, where it is to change how that runs, `before` it does, with the module's spec), and gives what takes
+    the change back when torch._dynamo is wanted."""
 
-    def __init__(self, name: str, after: str, function: str, until: tuple[str, ...] = (COMPILER,)) -> None:
+    def __init__(self, name: str, of: str, function: str, before: bool = False) -> None:
         self.name = name
-        self.after = after
-        self.until = until
-        self.note: dict[str, object] = {"name": name, "state": "waiting", "why": f"{after} is not imported yet"}
+        self.of = of
+        self.before = before
+        self.note: dict[str, object] = {"name": name, "state": "waiting", "why": f"{of} is not imported yet"}
         self._function = function
         self._restore: Restore = all_of([])
 
-    def put_on(self, module: ModuleType) -> None:
+    def put_on(self, subject: ModuleType | ModuleSpec) -> None:
         """Makes the change, or steps aside with the reason. Nothing but the change can come of it."""
-        if self.note["state"] != "waiting":
+        # a spec may be looked for without being imported, and then again
+        if self.note["state"] != "waiting" and not (self.before and self.note["state"] == "on"):
             return
         try:
             need_torch(str(import_module("torch.version").__version__))
             room, name = self._function.split(":")
             put: Put = getattr(import_module(f"{__name__}.{room}"), name)
-            self._restore = put(module)
+            self._restore = put(subject)
         except Unknown as error:
             self.note.update(state="aside", why=str(error))
         except Exception as error:  # whatever a changed torch leads to, the import must go on
@@ -60,19 +63,23 @@ class Overlay:
 
 
 def _all() -> list[Overlay]:
-    both = (COMPILER, SYMBOLIC)
+    fsdp = "torch.distributed.fsdp._fully_shard._fsdp_common"
     return [
+        Overlay("disabled functions", "torch._compile", "disabled:functions"),
+        Overlay("symbolic shapes", "torch.fx.experimental.symbolic_shapes", "symbols:deferred", before=True),
         Overlay("operators' source", "torch._library.utils", "sources:place"),
         Overlay("operators' caller", "torch.library", "sources:caller"),
-        Overlay("checks of sizes", "torch", "shapes:checks", both),
-        Overlay("sizes of gradients", "torch.autograd", "shapes:gradients", both),
-        Overlay("optimizers' methods", "torch.optim.optimizer", "disabled:optimizers"),
         Overlay("optimizers' steps", "torch.optim", "grad_mode:steps"),
-        Overlay("DDP's forward", "torch.nn.parallel.distributed", "disabled:ddp_forward"),
         Overlay("DDP's reducer", "torch.nn.parallel.distributed", "reducer_mode:initializer"),
         Overlay("torch.load", "torch._weights_only_unpickler", "loadable:names"),
         Overlay("submodules", "torch", "submodules:packages"),
-        Overlay("checkpointing", "torch.utils.checkpoint", "disabled:checkpointing"),
+        Overlay("checkpointing", "torch.utils.checkpoint", "recompute:checkpointing"),
+        Overlay("fake tensors", "torch._subclasses.fake_tensor", "fake:modes"),
+        Overlay("operators in Python", "torch._prims_common", "fake:operators"),
+        Overlay("FSDP's hooks", fsdp, "disabled:hooks"),
+        Overlay("submeshes", "torch.distributed.device_mesh", "sharded:mesh"),
+        Overlay("names in state dictionaries", "torch.distributed.checkpoint.state_dict", "sharded:state"),
+        Overlay("schedules", "torch.distributed.pipelining.schedules", "sharded:schedules", before=True),
     ]
 
 
@@ -93,11 +100,13 @@ def install() -> dict[str, object]:
     _installed[:] = _all()
     _note.update(state="on", why="until torch._dynamo is wanted", overlays=[each.note for each in _installed])
     for each in _installed:
-        module = sys.modules.get(each.after)
-        if module is not None:
+        module = sys.modules.get(each.of)
+        if module is not None and each.before:
+            each.step_aside(f"{each.of} is imported already")
+        elif module is not None:
             each.put_on(module)
-    awaited = {each.after for each in _installed if each.note["state"] == "waiting"}
-    sys.meta_path.insert(0, Watcher(awaited, _executed, {COMPILER, SYMBOLIC}, _wanted))
+    awaited = {each.of for each in _installed if each.note["state"] == "waiting"}
+    sys.meta_path.insert(0, Watcher(awaited | {COMPILER}, _found, _executed, {COMPILER}, _wanted))
     return _note
 
 
@@ -116,18 +125,22 @@ def _take_back(why: str) -> None:
         _note.update(state="aside", why=why)
 
 
-def _executed(module: ModuleType) -> None:
-    for each in _installed:
-        if each.after == module.__name__:
-            each.put_on(module)
-
-
 def _wanted(name: str) -> None:
-    why = f"{name} is wanted"
-    if name == COMPILER:
-        # the watcher stays: importlib is going through sys.meta_path right now, and would miss the finder after it
-        _take_back(why)
-    else:
-        for each in _installed:
-            if name in each.until:
-                each.step_aside(why)
+    # the watcher stays: importlib is going through sys.meta_path right now, and would miss the finder after it
+    _take_back(f"{name} is wanted")
+
+
+def _found(spec: ModuleSpec) -> None:
+    for each in _installed:
+        if each.before and each.of == spec.name:
+            each.put_on(spec)
+
+
+def _executed(module: ModuleType) -> None:
+    if module.__name__ == COMPILER:
+        from trainer_boot.overlays import no_compiler
+
+        rebind({"OptimizedModule": no_compiler.NotCompiled}, module)
+    for each in _installed:
+        if not each.before and each.of == module.__name__:
+            each.put_on(module)

@@ -40,6 +40,19 @@ def need_code(code: CodeType, where: str, digests: dict[str, str]) -> None:
         raise Unknown(f"{where} is not the known one; its digest is {found}")
 
 
+def need_source(path: str, digest: str) -> None:
+    """Unknown unless the file has the digest."""
+    from hashlib import sha256
+
+    try:
+        with open(path, "rb") as file:
+            found = sha256(file.read()).hexdigest()[:16]
+    except OSError as error:
+        raise Unknown(f"the source cannot be read: {error}") from None
+    if found != digest:
+        raise Unknown(f"{path} is not the known one; its digest is {found}")
+
+
 def digest(code: CodeType) -> str:
     """16 hex digits."""
     from hashlib import sha256

@@ -8,17 +8,20 @@ from typing import Any
 
 
 class Watcher:
-    """At the front of sys.meta_path. `executed` is called with each module of `awaited` once its body has run, `wanted`
-    with each name of `triggers` before the module is looked for. No other import notices it."""
+    """At the front of sys.meta_path. `found` is called with the spec of each module of `awaited`, `executed` with the
+    module once its body has run, `wanted` with each name of `triggers` before the module is looked for. No other import
+    notices it."""
 
     def __init__(
         self,
         awaited: set[str],
+        found: Callable[[ModuleSpec], None],
         executed: Callable[[ModuleType], None],
         triggers: set[str],
         wanted: Callable[[str], None],
     ) -> None:
         self._awaited = awaited
+        self._found = found
         self._executed = executed
         self._triggers = triggers
         self._wanted = wanted
@@ -37,6 +40,7 @@ class Watcher:
             spec = finder.find_spec(name, path, target)
             if spec is not None:
                 if hasattr(spec.loader, "exec_module"):
+                    self._found(spec)
                     spec.loader = _Loader(spec.loader, self._done)  # type: ignore[assignment]  # by duck typing
                 return spec
         return None

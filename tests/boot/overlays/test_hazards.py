@@ -2,7 +2,11 @@
 
 from tools import hazards, prove_hazards
 
-SLICE = ("gradients_given", "checks", "recomputed", "pickles", "every_optimizer", "attributes", "compile_eager")
+SLICE = (
+    *("gradients_given", "checks", "recomputed", "pickles", "every_optimizer", "attributes"),
+    *("sharded_training", "saved_in_parts", "tensor_operators", "tensor_unsupported"),
+    *("compile_eager", "sharded_then_compiled", "names_of_compiled"),
+)
 
 
 def test_the_whole_list_is_long() -> None:
