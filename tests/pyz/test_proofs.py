@@ -64,8 +64,8 @@ def test_answers_are_measured_beside_bare_python(pyz: Path, tmp_path: Path) -> N
 
 
 def test_the_first_updates_are_those_of_a_hand_written_script(pyz: Path, tmp_path: Path) -> None:
-    bed = startup_steps.Bed(tmp_path)
-    contenders = startup_steps.contenders("one", pyz)
+    bed = startup_steps.bed(tmp_path)
+    contenders = startup_steps.contenders("ddp", pyz, tmp_path)
     plain, ours = bed.run(contenders["plain"]), bed.run(contenders["trainer"])
     assert ours.losses == plain.losses
     assert len(ours.losses) == 2
