@@ -1,5 +1,6 @@
 """System calls of a command, counted by strace, in kinds."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -70,9 +71,10 @@ def table(all_of: dict[str, dict[str, int]]) -> list[str]:
 def demand(command: list[str], folder: Path, environ: dict[str, str] | None = None) -> dict[str, int]:
     """What one start asks of the file system that Python and its packages lie on.
 
-    `opens`, `names` (all other questions about names), `bytes`: what is read, and of each mapped file as many bytes as
-    the largest mapping ends at, as if every page of it were touched: an upper bound. /proc, /sys, /dev, /run and /tmp
-    are local and left out.
+    `opens`: of files that are there. `names`: how many different ones are asked for, there or not, and folders listed;
+    the kernel asks for each once. `bytes`: what is read, and of each mapped file as many bytes as the largest mapping
+    ends at, as if every page of it were touched: an upper bound. /proc, /sys, /dev, /run and /tmp are local and left
+    out.
     """
     options = ["-y", "-e", f"trace={','.join(TRACED)}", "-e", "signal=none"]
     return counted(_strace(options, command, folder, environ))
@@ -82,6 +84,8 @@ def counted(log: Iterable[str]) -> dict[str, int]:
     """The demand that a log of strace -f -y has."""
     kind_of = {call: kind for kind, calls in KINDS.items() for call in calls}
     found = {"opens": 0, "names": 0, "bytes": 0}
+    names: set[str] = set()
+    listed = 0
     mapped: dict[str, int] = {}
     for line in log:
         match = _CALL.match(line)
@@ -91,20 +95,22 @@ def counted(log: Iterable[str]) -> dict[str, int]:
         words, value = match[2], match[3]
         if kind in ("stat", "open", "readlink"):
             quoted = re.search(r'"([^"]*)"', words)
-            path = quoted[1] if quoted and quoted[1].startswith("/") else _file(words) or "/"
+            path = os.path.normpath(Path(_file(words) or "/") / (quoted[1] if quoted else ""))
             if _SHARED_FILE.match(path):
-                found["opens" if kind == "open" else "names"] += 1
+                names.add(path)
+                found["opens"] += kind == "open" and not value.startswith("-")
             continue
         path = _file(words)
         if path is None or not _SHARED_FILE.match(path):
             continue
         if kind == "getdents":
-            found["names"] += 1
+            listed += 1
         elif kind == "read" and value.isdigit():
             found["bytes"] += int(value)
         elif kind == "mmap":
             parts = words.split(", ")
             mapped[path] = max(mapped.get(path, 0), int(parts[-1], 0) + int(parts[1], 0))
+    found["names"] = len(names) + listed
     found["bytes"] += sum(mapped.values())
     return found
 

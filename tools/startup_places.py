@@ -28,6 +28,11 @@ def place(name: str, pyz: Path) -> Place:
     return Cold(folders) if name == "cold" else Slow(folders, warm=name == "slow-warm")
 
 
+def counting(pyz: Path) -> Place:
+    """A file system that takes no time and counts what is asked of it after a mount."""
+    return Slow([*environment(), pyz.parent], warm=False, milliseconds=0.0)
+
+
 def lacks(name: str) -> str:
     """Why there is no such place here, or ""."""
     if name == "cold" and not os.access(DROP, os.W_OK) and not hasattr(os, "posix_fadvise"):
@@ -76,16 +81,17 @@ class Slow(Place):
     Mounted anew before each run, so nothing is cached. `warm`: what counts is a second start on the same mount.
     """
 
-    def __init__(self, folders: list[Path], *, warm: bool) -> None:
+    def __init__(self, folders: list[Path], *, warm: bool, milliseconds: float = SHARED_MILLISECONDS) -> None:
         self.name = "slow-warm" if warm else "slow"
         self.starts = 2 if warm else 1
         self.folders = folders
+        self.milliseconds = milliseconds
 
     @contextmanager
     def ready(self, bed: Path) -> Iterator[list[str]]:
         """Mounts."""
         with tempfile.TemporaryDirectory(prefix="slow-") as name:
-            slow = slowfs.SlowFiles(Path("/"), Path(name), meta_ms=SHARED_MILLISECONDS, read_ms=SHARED_MILLISECONDS)
+            slow = slowfs.SlowFiles(Path("/"), Path(name), meta_ms=self.milliseconds, read_ms=self.milliseconds)
             with slow as self.files:
                 folders = [folder for folder in (*self.folders, bed / "snapshots") if folder.is_dir()]
                 yield self.files.over(folders)

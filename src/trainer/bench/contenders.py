@@ -92,7 +92,7 @@ def trained(trainer: list[str], ranks: int) -> list[str]:
 def own(trainer: list[str], ranks: int) -> dict[str, Contender]:
     """The trainer with its layers put on one after the other."""
     command = trained(trainer, ranks)
-    return {name: Contender(command, True, layers, "" if layers == "" else "file") for name, layers in STAGES.items()}
+    return {name: Contender(command, True, layers, "file" if layers is None else "") for name, layers in STAGES.items()}
 
 
 class Place:

@@ -29,19 +29,25 @@ class Ended(NamedTuple):
 
 
 class Running:
-    """A started command. `start`: time.monotonic_ns() just before."""
+    """A command. `start`: time.monotonic_ns() just before it was started."""
 
-    def __init__(self, command: list[str], folder: Path, environ: dict[str, str]) -> None:
+    process: "subprocess.Popen[bytes]"
+    start: int
+
+    def __init__(self, command: list[str]) -> None:
         self.command = command
-        self.mark = f"{MARK}={uuid.uuid4().hex}".encode()
+        self.mark = f"{MARK}={uuid.uuid4().hex}"
         # a file, not a pipe: nobody has to read it while the command runs
         self.output = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `end`
-        name, _, value = self.mark.decode().partition("=")
+
+    def begin(self, folder: Path, environ: dict[str, str]) -> None:
+        """Starts it."""
+        name, _, value = self.mark.partition("=")
         before = os.times()
         self._cpu_before = before.children_user + before.children_system
         self.start = time.monotonic_ns()
         self.process = subprocess.Popen(
-            command,
+            self.command,
             stdin=subprocess.DEVNULL,
             stdout=self.output,
             stderr=subprocess.STDOUT,
@@ -58,7 +64,7 @@ class Running:
                 continue
             # gone meanwhile, or somebody else's
             with contextlib.suppress(OSError), open(f"/proc/{entry.name}/environ", "rb") as file:
-                if self.mark in file.read().split(b"\0"):
+                if self.mark.encode() in file.read().split(b"\0"):
                     found.append(int(entry.name))
         return found
 
@@ -78,23 +84,28 @@ class Running:
 
     def end(self) -> None:
         """Nothing of it is left when this returns, but what the kernel does not let go of."""
-        deadline = time.monotonic() + END_SECONDS
-        while (left := self.pids()) and time.monotonic() < deadline:
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            self.process.poll()  # a process that nobody waits for would be found for ever
-            time.sleep(0.01)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(END_SECONDS)
-        self.output.close()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])  # a second Ctrl-C waits
+        try:
+            deadline = time.monotonic() + END_SECONDS
+            while (left := self.pids()) and time.monotonic() < deadline:
+                for pid in left:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                time.sleep(0.01)
+            if hasattr(self, "process"):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(END_SECONDS)
+            self.output.close()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 @contextlib.contextmanager
 def running(command: list[str], folder: Path, environ: dict[str, str]) -> Iterator[Running]:
     """The started command; ended with all that comes of it however the block is left."""
-    started = Running(command, folder, environ)
+    started = Running(command)
     try:
+        started.begin(folder, environ)
         yield started
     finally:
         started.end()

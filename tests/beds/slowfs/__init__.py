@@ -48,8 +48,9 @@ def compiled(folder: Path) -> Path:
 class SlowFiles:
     """A mount of `source` at `target`, gone when the block is left, or when this process is."""
 
-    def __init__(self, source: Path, target: Path, *, meta_ms: float = 1.0, read_ms: float = 1.0, cache_s: int = 3):
-        """`meta_ms`, `read_ms`: a request about a name, a read. `cache_s`: how long the kernel keeps names."""
+    def __init__(self, source: Path, target: Path, *, meta_ms: float = 1.0, read_ms: float = 1.0, cache_s: int = 30):
+        """`meta_ms`, `read_ms`: a request about a name, a read. `cache_s`: how long the kernel keeps names;
+        as NFS keeps those of a folder, unless told otherwise."""
         self.source = source.resolve()
         self.target = target
         self.words = [str(round(1000 * meta_ms)), str(round(1000 * read_ms)), str(cache_s)]
