@@ -19,7 +19,7 @@ from build.compile import CodeSection
 from build.errors import BuildError
 from build.tree import File, Tree
 
-ENTRY = "trainer.cli:main"
+ENTRY = "trainer.cli:program"
 BOOT_MAIN = "trainer_boot.__main__"
 FORMAT = 1
 

@@ -8,6 +8,7 @@ from trainer.version import VERSION
 # name -> (module, one line for --help)
 COMMANDS = {
     "train": ("train", "train a model; without a run file: a small GPT on Python's own library"),
+    "exec": ("exec_", "run your own program on torch with the fast start; --nproc N ranks of it"),
     "init": ("init", "write a commented run file to start from"),
     "check": ("check", "validate a run file and show every value, without training"),
     "prepare": ("prepare", "tokenize and pack the data ahead of a run"),
@@ -63,6 +64,17 @@ def main(argv: list[str] | None = None) -> int:
         return _failed(error)
 
 
+def program() -> int:
+    """`main` as a process of its own, which may end faster than one that goes on."""
+    status = main()
+    startup = sys.modules.get("trainer.startup")
+    if startup is not None and startup.leaves_fast():
+        from trainer.leaving import leave_tidily
+
+        leave_tidily(status)
+    return status
+
+
 def _failed(error: Exception) -> int:
     """Prints an error and returns its status. What tells its own `what` and `fix` is no bug and shows no traceback."""
     what, fix = getattr(error, "what", None), getattr(error, "fix", "")
@@ -92,4 +104,4 @@ def _run(name: str, arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

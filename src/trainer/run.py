@@ -5,28 +5,39 @@ import sys
 from pathlib import Path
 
 from trainer import folder as run_folder
-from trainer import startup
+from trainer import imports, startup
 from trainer.config import Resolved, to_toml
 from trainer.errors import UserError
 from trainer.launch.detect import World
 from trainer.launch.stop import StopRequest
+from trainer.launch.temporary import workers_folder
 from trainer.needs import need
 from trainer.refuse import refuse_early
 from trainer.schema import Config
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from trainer_boot.layers import Note
+
 STOPPED = 75
 
 
-def run(resolved: Resolved, world: World, stop: StopRequest) -> int:
-    """Trains as the configuration says, as one rank of `world`. Returns the exit status: 0 done, 75 stopped."""
-    startup.begin()
+def run(resolved: Resolved, world: World, stop: StopRequest, notes: "list[Note] | None" = None) -> int:
+    """Trains as the configuration says, as one rank of `world`. Returns the exit status: 0 done, 75 stopped.
+
+    `notes`: those of the layers, in a rank that was forked after everything was imported.
+    """
+    if notes is None:
+        startup.begin()
+    else:
+        startup.put_on_again(resolved.config.start.layers)
     try:
-        return _run(resolved, world, stop)
+        return _run(resolved, world, stop, notes)
     finally:
         startup.take_off()  # an error may have come before the loop
 
 
-def _run(resolved: Resolved, world: World, stop: StopRequest) -> int:
+def _run(resolved: Resolved, world: World, stop: StopRequest, notes: "list[Note] | None") -> int:
     config = resolved.config
     folder = Path(config.run.folder)
     plan = refuse_early(config, world.world_size)
@@ -36,20 +47,16 @@ def _run(resolved: Resolved, world: World, stop: StopRequest) -> int:
     with run_folder.locked(folder) if world.rank == 0 else contextlib.nullcontext():
         found = prepare(config, folder, stop) if world.rank == 0 else None
         startup.mark("data")
-        notes = startup.put_on(config.start.layers, config.start.check)
-        startup.mark("layers")
-        import torch  # noqa: F401  # the longest part of a start, marked as one
-
-        startup.mark("torch")
+        notes = imports.bring_in(config, world) if notes is None else notes
         from trainer import session
         from trainer.data.datasets import open_data
         from trainer.start_report import Reporter
         from trainer.summary import finish
 
-        startup.mark("imports")
         device = session.set_up(config, world)
         startup.mark("device")
-        with session.process_group(config, world, device):
+        workers = workers_folder(world) if config.data.workers else contextlib.nullcontext()
+        with workers, session.process_group(config, world, device):
             startup.mark("process group")
             # rank 0 has prepared the data before it came here; all trust what they find
             data = open_data(config, folder, prepare=False)

@@ -101,14 +101,14 @@ def slowest(reports: list[Report]) -> Report:
     return max(reports, key=lambda report: report["started"] + report["seconds"])
 
 
-def table(reports: list[Report]) -> list[str]:
-    """Lines for people: the phases of the slowest rank, then its layers."""
+def table(reports: list[Report], end: str = "the end of the first update") -> list[str]:
+    """Lines for people: the phases of the slowest rank to `end`, then its layers."""
     if not reports:
         return ["start: no rank left a report"]
     last = slowest(reports)
     count = reports[0]["world_size"]
     whose = f"; rank {last['rank']} of {count} on {last['host']} was last" if count > 1 else ""
-    lines = [f"start: {last['seconds']:.2f} s to the end of the first update{whose}"]
+    lines = [f"start: {last['seconds']:.2f} s to {end}{whose}"]
     if len(reports) < count:
         there = {report["rank"] for report in reports}
         missing = [str(rank) for rank in range(count) if rank not in there]

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from trainer_boot.layers import Note
     from trainer_boot.report import Phase
 
+# what a start is made faster by: the boot package's layers, and the trainer's own
+OWN_LAYERS = ("fork", "exit")
+
 _layers_on = False
+_leaves_fast = False
 
 
 def bundle_path() -> str | None:
@@ -74,19 +78,42 @@ def layers() -> tuple[str, ...]:
     """The names of all layers of a fast start."""
     from trainer_boot.layers import LAYERS
 
-    return LAYERS
+    return (*LAYERS, *OWN_LAYERS)
 
 
-def put_on(names: list[str], check: str) -> list[Note]:
+def put_on(names: list[str], check: str, not_forked: str = "there is one rank") -> list[Note]:
     """Puts the named layers of a fast start on; a note each says whether it is on, off, or has stepped aside, and why.
 
-    Before the first `import torch` of the process, or those that have to come first step aside.
+    Before the first `import torch` of the process, or those that have to come first step aside. `not_forked`: why ranks
+    are not forked from this process; "" where they are.
     """
-    global _layers_on
+    global _layers_on, _leaves_fast
     from trainer_boot import layers
 
     _layers_on = bool(names)
-    return layers.put_on(names, check)
+    _leaves_fast = "exit" in names
+    notes = layers.put_on(names, check)
+    for name in OWN_LAYERS:
+        why = not_forked if name == "fork" else ""
+        state = "aside" if why else "on"
+        asked = name in names
+        notes.append({"layer": name, "state": state if asked else "off", "why": why if asked else "not asked for"})
+    return notes
+
+
+def put_on_again(names: list[str]) -> None:
+    """In a rank that was forked after the imports: what holds for the time of importing only holds once more."""
+    global _layers_on
+    if "gc" in names:
+        from trainer_boot import collecting
+
+        _layers_on = True
+        collecting.pause()
+
+
+def leaves_fast() -> bool:
+    """Whether this process may end without taking the interpreter apart."""
+    return _leaves_fast
 
 
 def take_off() -> None:
@@ -129,6 +156,20 @@ def mark(name: str) -> None:
     from trainer_boot.report import mark
 
     mark(name)
+
+
+def forked(restarted: bool) -> None:
+    """This process was forked: its start is that of its parent, or, at a restart, begins now."""
+    from trainer_boot import report
+
+    report.forked(restarted)
+
+
+def keep_origin() -> None:
+    """In a process that will fork ranks: its start is also theirs."""
+    from trainer_boot import report
+
+    report.keep_origin()
 
 
 def phases() -> list[Phase]:

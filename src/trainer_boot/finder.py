@@ -19,6 +19,7 @@ import sys
 from _imp import _fix_co_filename  # type: ignore[attr-defined]  # what importlib itself does it with; no public name
 from importlib.machinery import ModuleSpec, PathFinder, SourcelessFileLoader
 from os import pread
+from time import monotonic_ns
 
 from trainer_boot.layout import HEADER_CHECK, HEADER_SIZE, TAIL_CHECK, check, path_of, word
 
@@ -251,10 +252,12 @@ def install(place: str, descriptor: int, head: bytes, index: bytes | None, secti
     return finder
 
 
-def hand_over() -> None:
-    """Runs the entry that the build has named; ends with its result as the exit status."""
+def hand_over(began: int) -> None:
+    """Runs the entry that the build has named; ends with its result as the exit status. `began`: when the first line of
+    the archive ran, for the start report."""
     finder = running()
     assert finder is not None
+    sys.modules["trainer_boot"].began = (began, monotonic_ns())  # type: ignore[attr-defined]  # read by `report`
     if sys.version_info < (3, 13) and sys.excepthook is sys.__excepthook__:
         sys.excepthook = _print_exception
     module, _, function = finder.entry.partition(":")

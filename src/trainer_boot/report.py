@@ -1,6 +1,7 @@
 """Where the time of a start goes: marks on the monotonic clock, each the end of a named phase."""
 
 import os
+import sys
 from time import CLOCK_BOOTTIME, clock_gettime_ns, monotonic_ns, process_time_ns
 
 Phase = tuple[str, int, int]
@@ -17,14 +18,32 @@ def mark(name: str) -> None:
 
 
 def begin() -> None:
-    """A run begins, and what came before it ends: the interpreter, the bundle and the configuration, as one phase
-    unless they were marked. A second run in a process counts from here, not from the start of the process."""
+    """A run begins, and what came before it ends: the interpreter, the bundle, if this was started from one, and the
+    configuration. A second run in a process counts from here, not from the start of the process."""
     global _origin, _begun
     if _begun:
         _marks.clear()
         _origin = monotonic_ns()
+    elif bundle := getattr(sys.modules["trainer_boot"], "began", None):
+        _marks[:0] = zip(("interpreter", "bundle"), bundle, strict=True)
     _begun = True
-    mark("config" if _marks else "interpreter, bundle, config")
+    mark("config" if _marks else "interpreter, config")
+
+
+def keep_origin() -> None:
+    """The start of this process is also that of those that it will fork."""
+    global _origin
+    _origin = _origin or process_start_ns()
+
+
+def forked(restarted: bool) -> None:
+    """In a forked process: the marks so far are its own, or, at a restart, count for nothing."""
+    global _origin
+    if restarted:
+        _marks.clear()
+        _origin = monotonic_ns()
+    else:
+        mark("fork")
 
 
 def phases() -> list[Phase]:

@@ -47,7 +47,7 @@ def test_it_carries_the_lock_and_what_it_was_built_from(pyz: Path) -> None:
         assert archive.read("_trainer/uv.lock") == (ROOT / "uv.lock").read_bytes()
         requirements = {each["name"]: each["kind"] for each in json.loads(archive.read("_trainer/requirements.json"))}
     assert information["version"] == VERSION
-    assert information["entry"] == "trainer.cli:main"
+    assert information["entry"] == "trainer.cli:program"
     assert (requirements["torch"], requirements["packaging"]) == ("environment", "bundled")
     assert "packaging/version.py" in names
     assert not any(name.startswith(("torch/", "numpy/")) for name in names)
@@ -76,7 +76,7 @@ print([point.value for point in metadata.entry_points(group="console_scripts") i
 """
     found = bed.lines(script(pyz, text))
     assert found[0] == f"{VERSION} BundleDistribution"
-    assert "trainer.cli:main" in found[1]
+    assert "trainer.cli:program" in found[1]
 
 
 def test_a_checkout_was_started_from_nothing() -> None:
@@ -107,3 +107,11 @@ def test_the_build_tool_explains_itself() -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines()[0] == "error: /no/such/python does not start: No such file or directory"
     assert done.stderr.splitlines()[1].startswith("fix: ")
+
+
+def test_the_report_tells_interpreter_bundle_and_configuration_apart(pyz: Path, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("")
+    words = ["exec", "--start.layers", "", "--start.report", "true", "program.py"]
+    done = subprocess.run([sys.executable, str(pyz), *words], cwd=tmp_path, capture_output=True, text=True, check=True)
+    names = [line.split()[0] for line in done.stderr.splitlines()[1:6]]
+    assert names == ["interpreter", "bundle", "config", "layers", "imports"]

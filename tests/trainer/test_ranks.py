@@ -24,15 +24,11 @@ def ranks_of(pid: int, count: int, seconds: float = 60) -> list[int]:
     found: dict[int, int] = {}
     end = time.monotonic() + seconds
     while time.monotonic() < end and len(found) < count:
-        listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-        for child in map(int, listed.stdout.split()):
-            try:
-                variables = Path(f"/proc/{child}/environ").read_bytes()
-            except OSError:
-                continue
-            rank = re.search(rb"(?:^|\0)RANK=(\d+)", variables)
-            if rank:
-                found[int(rank.group(1))] = child
+        listed = subprocess.run(
+            ["ps", "-o", "pid=,comm=", "--ppid", str(pid)], capture_output=True, text=True, check=False
+        )
+        for child, rank in re.findall(r"(\d+) rank (\d+)", listed.stdout):
+            found[int(rank)] = int(child)
         time.sleep(0.02)
     return [found[rank] for rank in range(count)]
 

@@ -41,7 +41,7 @@ def test_phases_follow_one_another_from_the_start_of_the_process() -> None:
     report.mark("one")
     report.mark("two")
     found = report.phases()
-    assert [name for name, _, _ in found] == ["interpreter, bundle, config", "one", "two"]
+    assert [name for name, _, _ in found] == ["interpreter, config", "one", "two"]
     assert [begin for _, begin, _ in found[1:]] == [end for _, _, end in found[:-1]]
     assert all(begin <= end <= time.monotonic_ns() for _, begin, end in found)
 
@@ -87,7 +87,7 @@ def test_a_run_leaves_a_report_of_its_start(tmp_path: Path, capsys: pytest.Captu
     assert train_here(tmp_path, "--start.layers", "") == 0
     found = read(tmp_path / "run")
     names = [phase["name"] for phase in found["phases"]]
-    assert names[0] == "interpreter, bundle, config"
+    assert names[0] == "interpreter, config"
     assert names[-1] == "first update"
     order = ["data", "layers", "torch", "process group", "model", "optimizer", "first update"]
     assert [name for name in names if name in order] == order
@@ -183,7 +183,7 @@ def test_a_plain_start_changes_nothing_of_the_interpreter(tmp_path: Path, monkey
     finders, frozen = list(sys.meta_path), gc.get_freeze_count()
     assert train_here(tmp_path) == 0
     assert (sys.meta_path, gc.isenabled(), gc.get_freeze_count()) == (finders, True, frozen)
-    assert [note["state"] for note in read(tmp_path / "run")["layers"]] == ["off", "off", "off"]
+    assert [note["state"] for note in read(tmp_path / "run")["layers"]] == ["off"] * len(startup.layers())
     assert not (tmp_path / "snapshots").exists()
 
 

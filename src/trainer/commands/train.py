@@ -4,9 +4,14 @@ import os
 import sys
 from importlib import resources
 
-from trainer.arguments import split, whole
+from trainer.arguments import split
 from trainer.config import Resolved, resolve
 from trainer.errors import UserError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from trainer.launch.starting import Starter
+    from trainer_boot.layers import Note
 
 HELP = """usage: trainer train [RUN.toml] [--section.key VALUE ...] [--nproc N]
 
@@ -35,8 +40,10 @@ def run(arguments: list[str]) -> int:
         return 0
     given = split(arguments, {"nproc": True}, 1, "train")
     resolved = resolve_run(given.places, given.settings)
-    nproc = _ranks(given.flags, default=not given.places)
+    from trainer.launch.cores import ranks_here
     from trainer.launch.detect import detect
+
+    nproc = ranks_here(given.flags.get("nproc", "1" if given.places else "auto"))
 
     world = detect(os.environ)
     if world.launcher == "none" and nproc > 1:
@@ -54,22 +61,11 @@ def resolve_run(places: list[str], settings: list[tuple[str, str]]) -> Resolved:
     return resolve(DEFAULT_NAME, settings, os.environ, text)
 
 
-def _ranks(flags: dict[str, str], default: bool) -> int:
-    text = flags.get("nproc", "auto" if default else "1")
-    if text != "auto":
-        return whole({"nproc": text}, "nproc", 1, 1)
-    from trainer.launch.cores import usable_cores
-
-    with os.scandir("/dev") as devices:
-        cards = sum(device.name.startswith("nvidia") and device.name[6:].isdigit() for device in devices)
-    return cards or min(2, usable_cores())
-
-
 def _start_ranks(resolved: Resolved, arguments: list[str], nproc: int) -> int:
     """The parent of the ranks: refuses what can be refused without torch, then only watches."""
     from pathlib import Path
 
-    from trainer import folder, startup
+    from trainer import folder
     from trainer.launch.local import run_ranks
     from trainer.needs import need
     from trainer.refuse import refuse_early
@@ -77,11 +73,30 @@ def _start_ranks(resolved: Resolved, arguments: list[str], nproc: int) -> int:
     refuse_early(resolved.config, nproc)
     need("torch", "numpy")
     folder.make(Path(resolved.config.run.folder), resolved.config.run.resume)
-    command = [*startup.entry_command(), "train", *arguments]
-    return run_ranks(command, nproc, max_restarts=resolved.config.fault.max_restarts)
+    return run_ranks(_starter(resolved, arguments), nproc, max_restarts=resolved.config.fault.max_restarts)
 
 
-def _be_rank(resolved: Resolved) -> int:
+def _starter(resolved: Resolved, arguments: list[str]) -> "Starter":
+    """How ranks are made: forked from this process, or each one a process of its own."""
+    from trainer import startup
+    from trainer.launch.starting import Spawner
+
+    spawner = Spawner([*startup.entry_command(), "train", *arguments])
+    if "fork" not in resolved.config.start.layers:
+        return spawner
+    from trainer import imports
+    from trainer.launch.forking import Forker
+
+    notes: list[Note] = []
+    return Forker(
+        load=lambda: notes.extend(imports.bring_in_for_ranks(resolved.config)),
+        rank=lambda: _be_rank(resolved, notes),
+        otherwise=spawner,
+    )
+
+
+def _be_rank(resolved: Resolved, notes: "list[Note] | None" = None) -> int:
+    """One rank, from here to its end. `notes`: as `trainer.run.run` has it."""
     from trainer.launch import child
     from trainer.launch.detect import detect
     from trainer.launch.stop import StopRequest
@@ -93,7 +108,7 @@ def _be_rank(resolved: Resolved) -> int:
     try:
         from trainer.run import run as train
 
-        status = train(resolved, world, stop)
+        status = train(resolved, world, stop, notes)
         child.mark_done(world)
         return status
     except BaseException as error:

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from trainer.arguments import whole
+
 
 def usable_cores(root: Path = Path("/")) -> int:
     """Cores of the affinity mask, fewer when the control group's quota is smaller; at least 1.
@@ -12,6 +14,16 @@ def usable_cores(root: Path = Path("/")) -> int:
     cores = len(os.sched_getaffinity(0))
     quota = _quota(root)
     return max(1, min(cores, int(quota))) if quota else cores
+
+
+def ranks_here(text: str) -> int:
+    """The number of ranks that `--nproc TEXT` asks for; auto: a rank a GPU, else two where there are two cores.
+    UserError (status 2) for anything else than a number."""
+    if text != "auto":
+        return whole({"nproc": text}, "nproc", 1, 1)
+    with os.scandir("/dev") as devices:
+        cards = sum(device.name.startswith("nvidia") and device.name[6:].isdigit() for device in devices)
+    return cards or min(2, usable_cores())
 
 
 def _quota(root: Path) -> float:

@@ -2,21 +2,22 @@
 
 import contextlib
 import os
-import select
 import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from trainer.errors import UserError
 from trainer.launch import failure, scratch
 from trainer.launch.cores import usable_cores
 from trainer.launch.detect import LOCAL_FOLDER, LOCAL_PARENT, RESTARTS
 from trainer.launch.failure import HOPELESS, Failure
-from trainer.launch.stop import INTERRUPTED, SIGNALS
+from trainer.launch.signals import Signals
+from trainer.launch.starting import Starter
+from trainer.launch.stop import INTERRUPTED
 
 STOPPED = 75
+TERMINATED = 128 + signal.SIGTERM
 CLEAN = (0, STOPPED)
 KILL_SECONDS = 30.0
 # what another launcher left in our environment does not hold for our ranks
@@ -32,20 +33,25 @@ class Outcome(NamedTuple):
     unanswered: list[int]
 
 
-def run_ranks(command: list[str], nproc: int, *, max_restarts: int, grace: float = 1.0) -> int:
-    """Runs `nproc` copies of `command` as the ranks of one run and returns the exit status of the whole.
+def run_ranks(
+    starter: Starter, nproc: int, *, max_restarts: int, grace: float = 1.0, trust_status: bool = False
+) -> int:
+    """Runs `nproc` processes that `starter` makes as the ranks of one run; the exit status of the whole.
 
-    0: all ranks are done; 75: stopped on request and saved; 130: a second SIGINT. Otherwise a rank failed: the others
-    get `grace` seconds to write down what they saw, are killed, and the first failure is told once, at the end; the
-    status is its UserError's, or 1. Up to `max_restarts` times all ranks are started again instead, but not after an
-    error that would only come again (status 2 or 3) nor after a request to stop. SIGINT, SIGTERM, SIGUSR1 and SIGHUP
-    are passed on as one SIGTERM. Main thread only. Leaves no process and no file behind.
+    0: all ranks are done; 75: stopped on request and saved; 130: a second SIGINT; 143 (130 after SIGINT): ended by the
+    signal that asked to stop. Otherwise a rank failed: the others get `grace` seconds to write down what they saw, are
+    killed, and the first failure is told once, at the end; the status is its UserError's, or 1. A rank that ends with 0
+    without having said that it is done has failed too, unless `trust_status`: then it is not one of ours. Up to
+    `max_restarts` times all ranks are started again instead, but not after an error that would only come
+    again (status 2 or 3) nor after a request to stop. SIGINT, SIGTERM, SIGUSR1 and SIGHUP are passed on as one SIGTERM.
+    Main thread only. Leaves no process and no file behind.
     """
     assert nproc >= 1 and max_restarts >= 0
+    starter.ready(common_environment(nproc))  # before signals are held: it may take a while, and Ctrl-C ends it
     with scratch.Scratch() as folder, Signals() as signals:
         restarts = 0
         while True:
-            outcome = _attempt(command, nproc, folder.attempt(restarts), restarts, signals, grace)
+            outcome = _attempt(starter, nproc, folder.attempt(restarts), restarts, signals, grace, trust_status)
             if outcome.failure is None:
                 return outcome.status
             if restarts >= max_restarts or outcome.failure.status in HOPELESS or signals.stop:
@@ -55,48 +61,12 @@ def run_ranks(command: list[str], nproc: int, *, max_restarts: int, grace: float
             _say([f"restart {restarts} of {max_restarts} after: {outcome.failure.line()}"])
 
 
-class Signals:
-    """Signals as something to wait for. `stop`: a stop was asked for; `interrupts`: how often by SIGINT."""
-
-    def __enter__(self) -> "Signals":
-        self.stop = False
-        self.interrupts = 0
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._read, False)
-        os.set_blocking(self._write, False)
-        self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        numbers = [*SIGNALS, signal.SIGCHLD]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup stays nohup
-            numbers.append(signal.SIGHUP)
-        self._previous: dict[signal.Signals, Any] = {number: signal.signal(number, _noted) for number in numbers}
-        self._mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-        for number, handler in self._previous.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        signal.set_wakeup_fd(self._wakeup)
-        os.close(self._read)
-        os.close(self._write)
-
-    def wait(self, until: float | None) -> None:
-        """Sleeps until a signal comes (also that a child has ended) or the monotonic clock reads `until`."""
-        timeout = None if until is None else max(0.0, until - time.monotonic())
-        if not select.select([self._read], [], [], timeout)[0]:
-            return
-        for number in os.read(self._read, 4096):
-            if number == signal.SIGINT:
-                self.interrupts += 1
-            if number != signal.SIGCHLD:
-                self.stop = True
-
-
 class Rank:
     """One started rank. `status`: None while it runs, then its exit status, negative for a signal."""
 
-    def __init__(self, number: int, pid: int) -> None:
+    def __init__(self, number: int, pid: int, trust_status: bool) -> None:
         self.number = number
+        self.trust_status = trust_status
         self.pid = pid
         self.status: int | None = None
         self.ended_ns = 0
@@ -116,6 +86,7 @@ class Rank:
         if self.status is None:
             self.killed = True
             self._kill_group()
+            os.kill(self.pid, signal.SIGKILL)  # one that was just forked may not have a group of its own yet
 
     def stop(self) -> None:
         """Asks it to save and stop."""
@@ -128,37 +99,33 @@ class Rank:
             os.killpg(self.pid, signal.SIGKILL)
 
 
-def _attempt(command: list[str], nproc: int, folder: Path, restarts: int, signals: Signals, grace: float) -> Outcome:
+def _attempt(
+    starter: Starter, nproc: int, folder: Path, restarts: int, signals: Signals, grace: float, trust_status: bool
+) -> Outcome:
     """Starts all ranks once and stays until the last one is gone."""
     ranks: list[Rank] = []
     try:
         for number in range(nproc):
-            pid = _spawn(command, _environment(number, nproc, folder, restarts))
-            ranks.append(Rank(number, pid))
+            pid = starter.start(_environment(number, nproc, folder, restarts), signals)
+            ranks.append(Rank(number, pid, trust_status))
         ended = _watch(ranks, folder, signals, grace)
     finally:
         _kill_all(ranks, signals)
     if not ended:
         _say(["left at once: what came after the last checkpoint is lost"])
         return Outcome(INTERRUPTED, None, [])
+    if signals.stop and any(rank.status == -signal.SIGTERM and not rank.killed for rank in ranks):
+        # a program that does not listen to the signal ends by it: as it was asked to
+        return Outcome(INTERRUPTED if signals.interrupts else TERMINATED, None, [])
     return _judge(ranks, folder)
 
 
-def _environment(rank: int, nproc: int, folder: Path, restarts: int) -> dict[str, str]:
+def common_environment(nproc: int) -> dict[str, str]:
+    """The environment of a rank as far as it is the same for all: this process's own, without what another launcher
+    left in it, with cores and interfaces as they are for `nproc` ranks on one machine."""
     environ = {
         name: value for name, value in os.environ.items() if name not in FOREIGN and not name.startswith(FOREIGN_PREFIX)
     }
-    environ.update(
-        {
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": str(nproc),
-            "LOCAL_WORLD_SIZE": str(nproc),
-            LOCAL_FOLDER: str(folder),
-            LOCAL_PARENT: str(os.getpid()),
-            RESTARTS: str(restarts),
-        }
-    )
     unless_set = {
         "OMP_NUM_THREADS": str(max(1, usable_cores() // nproc)),  # else each rank takes all cores
         "GLOO_SOCKET_IFNAME": "lo",  # one machine: nothing needs to listen on its network
@@ -167,24 +134,16 @@ def _environment(rank: int, nproc: int, folder: Path, restarts: int) -> dict[str
     return environ | {name: value for name, value in unless_set.items() if not environ.get(name)}
 
 
-def _spawn(command: list[str], environ: dict[str, str]) -> int:
-    """Starts a process in a session of its own (Ctrl-C at the terminal reaches only the parent), without a terminal to
-    read from, and with stop signals held back until the rank is ready for them."""
-    try:
-        return os.posix_spawnp(
-            command[0],
-            command,
-            environ,
-            file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
-            setsid=True,
-            setsigmask=SIGNALS,
-            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # ignored by Python, not by what it starts
-        )
-    except OSError as error:
-        what = f"cannot start a rank with {command[0]}: {error.strerror}"
-        raise UserError(
-            what, "check that it exists and may be executed, and the limit on processes (`ulimit -u`)"
-        ) from error
+def _environment(rank: int, nproc: int, folder: Path, restarts: int) -> dict[str, str]:
+    return common_environment(nproc) | {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(nproc),
+        "LOCAL_WORLD_SIZE": str(nproc),
+        LOCAL_FOLDER: str(folder),
+        LOCAL_PARENT: str(os.getpid()),
+        RESTARTS: str(restarts),
+    }
 
 
 def _watch(ranks: list[Rank], folder: Path, signals: Signals, grace: float) -> bool:
@@ -204,8 +163,10 @@ def _watch(ranks: list[Rank], folder: Path, signals: Signals, grace: float) -> b
                 if not _is_done(rank, folder):  # a done rank has given its handlers back
                     rank.stop()
         now = time.monotonic()
-        if deadline is None and any(rank.status is not None and not _is_clean(rank, folder) for rank in ranks):
-            deadline = now + grace
+        failed = [rank for rank in ranks if rank.status is not None and not _is_clean(rank, folder)]
+        if failed and deadline is None:
+            # one that was killed from outside is the cause: nothing that the others could say would add to it
+            deadline = now if all(rank.status == -signal.SIGKILL for rank in failed) else now + grace
         if deadline is not None and now >= deadline:
             return True
         signals.wait(deadline)
@@ -256,13 +217,11 @@ def _is_done(rank: Rank, folder: Path) -> bool:
 
 
 def _is_clean(rank: Rank, folder: Path) -> bool:
+    if rank.trust_status and rank.status == 0:
+        return True
     return rank.status in CLEAN and _is_done(rank, folder)
 
 
 def _say(lines: list[str]) -> None:
     with contextlib.suppress(OSError, ValueError):  # nobody reads: the exit status still tells
         print("\n".join(lines), file=sys.stderr, flush=True)
-
-
-def _noted(number: int, frame: object) -> None:
-    """The wake-up descriptor has the number; without a handler Python would not write it."""

@@ -26,10 +26,11 @@ class Launch:
         max_restarts: int = 0,
         prefix: tuple[str, ...] = (),
         environ: dict[str, str] | None = None,
+        how: str = "spawn",
     ) -> None:
         self.folder = folder
         rank = [sys.executable, str(HERE / "rank_program.py"), str(folder), json.dumps(plan)]
-        parent = [sys.executable, str(HERE / "parent_program.py"), str(nproc), str(max_restarts)]
+        parent = [sys.executable, str(HERE / "parent_program.py"), how, str(nproc), str(max_restarts)]
         self.started = time.monotonic()
         self.process = subprocess.Popen(
             [*prefix, *parent, *rank],

@@ -1,15 +1,30 @@
-"""Runs `run_ranks` as a program of its own: parent_program.py NPROC MAX_RESTARTS COMMAND..."""
+"""Runs `run_ranks` as a program of its own: parent_program.py spawn|fork NPROC MAX_RESTARTS COMMAND...
 
+The command is Python, a program's path and its arguments. To fork, the program is run in the forked process.
+"""
+
+import runpy
 import sys
 
+from trainer.launch.forking import Forker
 from trainer.launch.local import run_ranks
+from trainer.launch.starting import Spawner
 
 GRACE_SECONDS = 0.4
 
 
 def main() -> int:
     """Returns what `run_ranks` returns."""
-    status = run_ranks(sys.argv[3:], int(sys.argv[1]), max_restarts=int(sys.argv[2]), grace=GRACE_SECONDS)
+    how, nproc, restarts, *command = sys.argv[1:]
+    spawner = Spawner(command)
+
+    def rank() -> int:
+        sys.argv[:] = command[1:]
+        runpy.run_path(command[1], run_name="__main__")
+        return 0
+
+    starter = Forker(lambda: None, rank, spawner) if how == "fork" else spawner
+    status = run_ranks(starter, int(nproc), max_restarts=int(restarts), grace=GRACE_SECONDS)
     assert "torch" not in sys.modules
     return status
 

@@ -14,6 +14,7 @@ import pytest
 from tests.trainer.launch.launching import Launch, is_alive, last_error, wait_until
 from trainer.errors import UserError
 from trainer.launch.local import run_ranks
+from trainer.launch.starting import Spawner
 
 Start = Callable[..., Launch]
 
@@ -245,14 +246,14 @@ def test_closed_standard_streams(start: Start) -> None:
 
 def test_command_that_cannot_be_started(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot start a rank with .*nowhere: No such file"):
-        run_ranks([str(tmp_path / "nowhere")], 2, max_restarts=0)
+        run_ranks(Spawner([str(tmp_path / "nowhere")]), 2, max_restarts=0)
 
 
 def test_signal_handlers_are_given_back(tmp_path: Path) -> None:
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP, signal.SIGCHLD)
     before = [signal.getsignal(number) for number in numbers]
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
-    assert run_ranks([sys.executable, "-c", "raise SystemExit(1)"], 1, max_restarts=0) == 1
+    assert run_ranks(Spawner([sys.executable, "-c", "raise SystemExit(1)"]), 1, max_restarts=0) == 1
     assert [signal.getsignal(number) for number in numbers] == before
     assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
