@@ -100,8 +100,8 @@ def counted(log: Iterable[str]) -> dict[str, int]:
                 names.add(path)
                 found["opens"] += kind == "open" and not value.startswith("-")
             continue
-        path = _file(words)
-        if path is None or not _SHARED_FILE.match(path):
+        file = _file(words)
+        if file is None or not _SHARED_FILE.match(file):
             continue
         if kind == "getdents":
             listed += 1
@@ -109,7 +109,7 @@ def counted(log: Iterable[str]) -> dict[str, int]:
             found["bytes"] += int(value)
         elif kind == "mmap":
             parts = words.split(", ")
-            mapped[path] = max(mapped.get(path, 0), int(parts[-1], 0) + int(parts[1], 0))
+            mapped[file] = max(mapped.get(file, 0), int(parts[-1], 0) + int(parts[1], 0))
     found["names"] = len(names) + listed
     found["bytes"] += sum(mapped.values())
     return found

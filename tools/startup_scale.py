@@ -5,9 +5,9 @@ The demand of one rank is measured here by strace, or given: --demand FILE, JSON
 nothing). Its way through a metadata server and a link is a queue simulation (simpy). The first name is what the others
 are compared with.
 
-    uv run --group bench python -m tools.startup_scale                       16, 256, 4,096 and 16,384 ranks
-    uv run --group bench python -m tools.startup_scale --ranks 1024 --rate 50000 --link 100
-    uv run --group bench python -m tools.startup_scale --demand demand.json --json FILE
+    uv run python -m tools.startup_scale                       16, 256, 4,096 and 16,384 ranks
+    uv run python -m tools.startup_scale --ranks 1024 --rate 50000 --link 100
+    uv run python -m tools.startup_scale --demand demand.json --json FILE
 
 Takes a minute or two; of it 16,384 ranks most.
 """
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from tools.proof import PYZ, need_pyz
 
-GROUP = "uv run --group bench python -m tools.startup_scale"
+GROUP = "uv run python -m tools.startup_scale"
 RANKS = (16, 256, 4096, 16384)
 PIECES = 20  # in which a client asks for what it needs
 ASSUMED = """assumed:
