@@ -31,7 +31,6 @@ from typing import Any
 from tools import startup_answers, startup_calls, startup_places, startup_running, startup_steps
 from tools.proof import PYZ, need_pyz
 from tools.startup_picture import picture
-from trainer.bench.processes import Failed
 from trainer.bench.rounds import Differs
 
 FLOWS = [*startup_steps.FLOWS, *startup_running.FLOWS, *startup_answers.FLOWS]
@@ -134,7 +133,7 @@ def main() -> int:
         startup_calls.need_strace()
     try:
         result = measured(arguments, need_pyz(arguments.pyz))
-    except (Failed, Differs) as error:
+    except Differs as error:
         raise SystemExit(f"error: {error}") from None
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=1) + "\n")

@@ -8,7 +8,7 @@ from trainer.bench.figures import Row
 
 OURS, OURS_IN_PART, OTHERS = "#2563eb", "#93c5fd", "#94a3b8"
 BEST = ("trainer", "trainer.pyz", "trainer exec")
-LEFT, WIDTH = 200, 360
+LEFT, WIDTH = 210, 400
 ROW, HEAD, GAP = 20, 26, 12
 
 Group = tuple[str, dict[str, Row]]
@@ -35,7 +35,7 @@ def picture(result: dict[str, Any]) -> str:
         if groups:
             top = _section(parts, top, title, groups)
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="660" height="{top}" font-family="sans-serif" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="700" height="{top}" font-family="sans-serif" '
         f'font-size="12">\n<rect width="100%" height="100%" fill="white"/>'
     )
     return "\n".join([head, *parts, "</svg>"]) + "\n"

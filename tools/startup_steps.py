@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tools import startup_calls, startup_packages
 from trainer.bench.contenders import STAGES, Bed, Contender, Place, own, spawned, torchrun, trained
 from trainer.bench.figures import Row, table
+from trainer.bench.processes import Failed
 from trainer.bench.rounds import Tell, measure
 
 PLAIN = Path(__file__).resolve().parent / "plain"
@@ -119,7 +120,11 @@ def run(pyz: Path, flow: str, rounds: int, tell: Tell, place: Place, only: list[
             return {name: {"skipped": each.lacks} for name, each in all_of.items()}
         if only is not None:
             all_of = {name: each for name, each in all_of.items() if name == first or name in only}
-        return measure(bed(folder, place), all_of, rounds, lambda text: tell(f"{flow}, {place.name}: {text}"))
+        try:
+            return measure(bed(folder, place), all_of, rounds, lambda text: tell(f"{flow}, {place.name}: {text}"))
+        except Failed as error:  # of what all are compared with; the other flows may go on
+            tell(str(error))
+            return {first: {"skipped": str(error).splitlines()[0]}}
 
 
 def calls(pyz: Path) -> dict[str, dict[str, int]]:
