@@ -65,13 +65,27 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def program() -> int:
-    """`main` as a process of its own, which may end faster than one that goes on."""
+    """`main` as a process of its own, whose end need not take the interpreter apart."""
     status = main()
+    if sys.flags.inspect or sys.getprofile() or sys.gettrace():
+        return status  # somebody waits for the end to look at what there is
     startup = sys.modules.get("trainer.startup")
     if startup is not None and startup.leaves_fast():
         from trainer.leaving import leave_tidily
 
         leave_tidily(status)
+    if not any(name in sys.modules for name in ("torch", "threading", "trainer.program")):
+        # only our own lines have run, which leave no file open
+        import atexit
+
+        atexit._run_exitfuncs()
+        try:
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    stream.flush()
+        except (OSError, ValueError):
+            return status  # the interpreter's own end tells of it
+        os._exit(status)
     return status
 
 

@@ -64,6 +64,16 @@ def test_answers_are_measured_beside_bare_python(pyz: Path, tmp_path: Path) -> N
     assert drawn.read_text().startswith("<svg")
 
 
+def test_killed_ranks_go_on(pyz: Path) -> None:
+    printed = tool("prove_restarts", "--kills", "2", "--nproc", "2", "--no-json", "--pyz", str(pyz))
+    assert "2 restarts after 2 kills, status 0, losses differ by at most 0.0e+00" in printed
+
+
+def test_killed_runs_leave_nothing(pyz: Path) -> None:
+    printed = tool("prove_leftovers", "--runs", "9", "--no-json", "--pyz", str(pyz))
+    assert "10 runs, 2 killed; 0 left" in printed
+
+
 def test_the_first_updates_are_those_of_a_hand_written_script(pyz: Path, tmp_path: Path) -> None:
     bed = startup_steps.bed(tmp_path)
     contenders = startup_steps.contenders("ddp", pyz, tmp_path)

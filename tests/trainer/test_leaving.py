@@ -70,3 +70,13 @@ def test_errors_at_the_end_are_printed_and_do_not_change_the_status(tmp_path: Pa
     done = run(program, tmp_path)
     assert (done.returncode, done.stdout) == (0, b"still run\n")
     assert b"ZeroDivisionError" in done.stderr
+
+
+def test_answers_leave_at_once_but_not_under_a_profiler(tmp_path: Path) -> None:
+    registered = (
+        "import atexit; atexit.register(print, 'last'); import trainer.cli as c, sys; sys.argv[1:] = ['--version']"
+    )
+    done = run(f"{registered}; c.program(); print('came back')", tmp_path)
+    assert (done.returncode, done.stdout.splitlines()[1:]) == (0, [b"last"])
+    done = run(f"{registered}; sys.setprofile(lambda *_: None); c.program(); print('came back')", tmp_path)
+    assert done.stdout.splitlines()[1:] == [b"came back", b"last"]

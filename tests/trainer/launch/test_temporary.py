@@ -1,5 +1,6 @@
 """What loader workers leave behind when everything is killed: nothing, from the next start on."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -25,6 +26,7 @@ def left(folder: Path) -> list[str]:
 @pytest.mark.parametrize("nproc", ["1", "2"])
 def test_killed_workers_leave_nothing(tmp_path: Path, nproc: str, monkeypatch: pytest.MonkeyPatch) -> None:
     base = Path(tempfile.mkdtemp(prefix="t-"))  # short: a socket's path is
+    tree: list[int] = []
     try:
         monkeypatch.setattr(scratch, "BASES", ("TMPDIR",))
         monkeypatch.setenv("TMPDIR", str(base))
@@ -37,21 +39,25 @@ def test_killed_workers_leave_nothing(tmp_path: Path, nproc: str, monkeypatch: p
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
+        tree.append(process.pid)
         end = time.monotonic() + 60
         while time.monotonic() < end and not (tmp_path / "run" / "metrics.jsonl").exists():
             time.sleep(0.05)
         time.sleep(0.2)
         assert process.poll() is None, process.communicate()
-        tree = [process.pid]
         for pid in tree:
             listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, check=False)
             tree += map(int, listed.stdout.split())
         assert len(tree) >= 3
         for pid in tree:
             os.kill(pid, signal.SIGKILL)
+        tree.clear()
         process.communicate(timeout=30)
         assert not any(name.startswith("pymp-") for name in left(base))
         assert train_here(tmp_path, data__workers="1", run__folder=str(tmp_path / "next")) == 0
         assert left(base) == []
     finally:
+        for pid in tree:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         scratch.remove(base)
