@@ -1,17 +1,19 @@
 """Time to an answer that needs no torch: the file against other ways to ship the same code, in units of bare Python."""
 
-import compileall
-import statistics
+import os
 import subprocess
 import sys
 import tempfile
 import time
-import zipapp
-import zipfile
 from pathlib import Path
 from typing import Any
 
+from tools.startup_packages import Package, packages
+from trainer.bench.figures import Row, compared, table
+from trainer.bench.rounds import Tell, turns
+
 WRONG = "[optim]\nlearning_rat = 0.1\n"
+PASS = "python -c pass"
 # name -> (title, arguments, exit status)
 FLOWS: dict[str, tuple[str, list[str], int]] = {
     "version": ("--version", ["--version"], 0),
@@ -20,79 +22,51 @@ FLOWS: dict[str, tuple[str, list[str], int]] = {
 }
 
 
-def contenders(pyz: Path, folder: Path) -> dict[str, list[str]]:
-    """Name -> command that takes the trainer's arguments."""
-    sources = folder / "sources"
-    with zipfile.ZipFile(pyz) as archive:
-        members = [name for name in archive.namelist() if not name.startswith(("__main__", "_trainer", "trainer_boot"))]
-        archive.extractall(sources, members)
-    (sources / "__main__.py").write_text("import sys\nfrom trainer.cli import main\nsys.exit(main())\n")
-    zipapp.create_archive(sources, folder / "zipapp.pyz", compressed=True)
-    compileall.compile_dir(str(sources), quiet=1, legacy=True, optimize=0)
-    zipapp.create_archive(sources, folder / "zipapp_pyc.pyz", compressed=True)
-    python = sys.executable
-    return {
-        "trainer.pyz": [python, str(pyz)],
-        "zipapp": [python, str(folder / "zipapp.pyz")],
-        "zipapp with .pyc": [python, str(folder / "zipapp_pyc.pyz")],
-        "installed": [python, "-m", "trainer"],
-    }
+def contenders(pyz: Path, folder: Path) -> dict[str, Package]:
+    """Name -> package; the file first."""
+    return {"trainer.pyz": Package([sys.executable, str(pyz)])} | packages(pyz, folder)
 
 
-def milliseconds(command: list[str], status: int) -> float:
+def milliseconds(package: Package, words: list[str], status: int) -> float:
     """One run, from spawn to exit."""
+    command = [*package.command, *words]
+    environ = os.environ | dict(package.environ)
     start = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, check=False, cwd="/")
+    # in a session of its own, as everything that is compared: Linux shares processors out by session
+    done = subprocess.run(command, capture_output=True, check=False, cwd="/", env=environ, start_new_session=True)
     taken = 1000 * (time.perf_counter() - start)
     if done.returncode != status:
         raise SystemExit(f"error: {' '.join(command)} ended with {done.returncode}\n{done.stderr.decode()}")
     return taken
 
 
-def measure(pyz: Path, flows: list[str], rounds: int) -> dict[str, Any]:
-    """{"rounds", "pass_ms", title of a flow: {contender: {"ms", "ratio", "spread_ms"}}}."""
-    with tempfile.TemporaryDirectory() as name:
+def measure(pyz: Path, flows: list[str], rounds: int, tell: Tell) -> dict[str, dict[str, Row]]:
+    """{title of a flow: {contender: row, in milliseconds}}; the first contender of each is `python -c pass`."""
+    with tempfile.TemporaryDirectory(prefix="startup-") as name:
         folder = Path(name)
         wrong = folder / "wrong.toml"
         wrong.write_text(WRONG)
-        bare = [sys.executable, "-c", "pass"]
-        commands = contenders(pyz, folder)
-        jobs = {
-            (flow, contender): [*command, *(str(wrong) if word == "WRONG" else word for word in FLOWS[flow][1])]
-            for flow in flows
-            for contender, command in commands.items()
-        }
-        taken: dict[tuple[str, str], list[float]] = {job: [] for job in jobs}
-        base: list[float] = []
-        for number in range(rounds + 1):
-            order = list(jobs.items())
-            for job, command in order if number % 2 else order[::-1]:
-                before = milliseconds(bare, 0)
-                value = milliseconds(command, FLOWS[job[0]][2])
-                if number:  # the first round warms the page cache
-                    base.append(before)
-                    taken[job].append(value)
-    typical = statistics.median(base)
-    result: dict[str, Any] = {"rounds": rounds, "pass_ms": round(typical, 2)}
-    for (flow, contender), values in taken.items():
-        low, _, high = statistics.quantiles(values, n=4)
-        median = statistics.median(values)
-        result.setdefault(FLOWS[flow][0], {})[contender] = {
-            "ms": round(median, 2),
-            "ratio": round(median / typical, 3),
-            "spread_ms": [round(low, 2), round(high, 2)],
-        }
-    return result
+        tell("answers: making the packages")
+        all_of = contenders(pyz, folder)
+        bare = Package([sys.executable])
+        found = {}
+        for title, words, status in (FLOWS[flow] for flow in flows):
+            words = [str(wrong) if word == "WRONG" else word for word in words]
+            taken: dict[str, list[float]] = {PASS: [], **{contender: [] for contender in all_of}}
+            skipped = {contender: package.lacks for contender, package in all_of.items() if package.lacks}
+            for number, contender in turns(list(taken), rounds):
+                if contender in skipped:
+                    continue
+                if contender == PASS:
+                    value = milliseconds(bare, ["-c", "pass"], 0)
+                else:
+                    value = milliseconds(all_of[contender], words, status)
+                if number:  # the first round warms the page cache, and the caches of shiv and pex
+                    taken[contender].append(value)
+            found[title] = compared(taken, skipped, digits=2)
+    return found
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """The table."""
-    told = [f"python -c pass: {result['pass_ms']} ms (median of {result['rounds']} rounds)"]
-    for title, _, _ in FLOWS.values():
-        if title in result:
-            told.append(title)
-            told += [
-                f"  {contender:<18} {values['ms']:8.2f} ms  {values['ratio']:6.3f} of python -c pass"
-                for contender, values in result[title].items()
-            ]
-    return told
+    """The tables."""
+    return [line for title, rows in result.items() for line in table(f"{title}: time to the answer", rows, "ms", 2)]

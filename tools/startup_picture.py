@@ -1,64 +1,85 @@
-"""The start-up comparison as one self-contained SVG: bars in groups, shorter is better."""
+"""The start-up comparison as one self-contained SVG: bars in groups, a group a flow, shorter is better."""
 
+from html import escape
+from itertools import pairwise
 from typing import Any
 
-from tools import startup_answers, startup_steps
+from trainer.bench.figures import Row
 
-OURS, OTHERS = "#2563eb", "#94a3b8"
-LEFT, WIDTH = 180, 380
+OURS, OURS_IN_PART, OTHERS = "#2563eb", "#93c5fd", "#94a3b8"
+BEST = ("trainer", "trainer.pyz", "trainer exec")
+LEFT, WIDTH = 210, 400
+ROW, HEAD, GAP = 20, 26, 12
 
-Group = tuple[str, list[tuple[str, float, bool]]]
-"""Title, then (contender, ratio, whether it is the file as it comes)."""
+Group = tuple[str, dict[str, Row]]
+"""Title, then rows as figures.compared has them, in which `skipped` ones are not drawn."""
+
+# key of the result -> title of the section
+SECTIONS = {
+    "first_update": "Time to the first update, as a multiple of a hand-written script",
+    "first_update, cold": "The same with nothing in the page cache",
+    "first_update, slow": "The same on a file system of 1 ms a request, mounted anew",
+    "first_update, slow-warm": "The same, second start on such a mount",
+    "restart": "From SIGKILL of a rank to every rank's next update, as a multiple of torchrun",
+    "memory": "Memory (PSS) of all ranks after their first update, as a multiple of torchrun",
+    "answers": "Time to answer, as a multiple of python -c pass",
+}
 
 
 def picture(result: dict[str, Any]) -> str:
-    """First updates first, then answers; what was not measured is left out."""
-    steps: list[Group] = [
-        (title, [(name, each["ratio"], name == "trainer") for name, each in result["first_update"][title].items()])
-        for title, _ in startup_steps.FLOWS.values()
-        if title in result.get("first_update", {})
-    ]
-    answers: list[Group] = [
-        (title, [(name, each["ratio"], name == "trainer.pyz") for name, each in result["answers"][title].items()])
-        for title, _, _ in startup_answers.FLOWS.values()
-        if title in result.get("answers", {})
-    ]
+    """A section for each part of the result; what was not measured is left out."""
     parts: list[str] = []
     top = 24
-    if steps:
-        top = _section(parts, top, "Time to the first update, as a multiple of a hand-written script", steps)
-    if answers:
-        title = 'Time to answer, as a multiple of <tspan font-family="monospace">python -c pass</tspan>'
-        top = _section(parts, top, title, answers)
+    for key, title in SECTIONS.items():
+        groups = [group for group in _groups(result.get(key, {})) if group[1]]
+        if groups:
+            top = _section(parts, top, title, groups)
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="620" height="{top}" font-family="sans-serif" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="700" height="{top}" font-family="sans-serif" '
         f'font-size="12">\n<rect width="100%" height="100%" fill="white"/>'
     )
     return "\n".join([head, *parts, "</svg>"]) + "\n"
 
 
+def _groups(found: dict[str, Any]) -> list[Group]:
+    groups = [(title, rows) for title, rows in found.items() if title != "rounds"]
+    return [(title, {name: row for name, row in rows.items() if "ratio" in row}) for title, rows in groups]
+
+
 def _section(parts: list[str], top: int, title: str, groups: list[Group]) -> int:
-    """Adds a title and the groups' bars on one scale, with a line at 1; the next free height."""
-    scale = WIDTH / max(ratio for _, rows in groups for _, ratio, _ in rows)
-    parts.append(f'<text x="16" y="{top}" font-size="14">{title} (shorter is better)</text>')
+    """Adds a title and the groups' bars on one scale, with a line at 1; the next free height.
+
+    Bars more than four times as long as the next would leave nothing of the others: they are cut, their figures tell.
+    """
+    ratios = sorted(row["ratio"] for _, rows in groups for row in rows.values())
+    longest = ratios[-1]
+    for shorter, longer in pairwise(ratios):
+        if shorter >= 1 and longer > 4 * shorter:
+            longest = 1.5 * shorter
+            break
+    scale = WIDTH / longest
+    parts.append(f'<text x="16" y="{top}" font-size="14">{escape(title)} (shorter is better)</text>')
     first = top + 18
     line = LEFT + scale
     parts.append(f'<text x="{line + 4:.1f}" y="{first + 6}" fill="#dc2626">1.0</text>')
     top += 22
     for name, rows in groups:
-        top += 12
-        parts.append(f'<text x="16" y="{top + 4}" font-weight="bold">{name}</text>')
-        top += 14
-        for contender, ratio, ours in rows:
-            end = LEFT + ratio * scale
-            color = OURS if ours else OTHERS
-            parts.append(f'<text x="16" y="{top + 11}">{contender}</text>')
-            parts.append(
-                f'<rect x="{LEFT}" y="{top}" width="{ratio * scale:.1f}" height="14" rx="2" fill="{color}"/>'
-                f'<text x="{end + 6:.1f}" y="{top + 11}">{ratio:.2f}</text>'
-            )
-            top += 20
+        top += GAP
+        parts.append(f'<text x="16" y="{top + 4}" font-weight="bold">{escape(name)}</text>')
+        top += HEAD - GAP
+        for contender, row in rows.items():
+            parts += _bar(contender, row["ratio"], min(row["ratio"], longest) * scale, top)
+            top += ROW
     parts.append(
         f'<line x1="{line:.1f}" y1="{first}" x2="{line:.1f}" y2="{top}" stroke="#dc2626" stroke-dasharray="4 3"/>'
     )
     return top + 30
+
+
+def _bar(contender: str, ratio: float, width: float, top: int) -> list[str]:
+    color = OURS if contender in BEST else OURS_IN_PART if contender.startswith("trainer, ") else OTHERS
+    return [
+        f'<text x="16" y="{top + 11}">{escape(contender)}</text>',
+        f'<rect x="{LEFT}" y="{top}" width="{width:.1f}" height="14" rx="2" fill="{color}"/>'
+        f'<text x="{LEFT + width + 6:.1f}" y="{top + 11}">{ratio:.2f}</text>',
+    ]

@@ -1,220 +1,149 @@
 """Time to the first finished update: the file against hand-written scripts on the same torch, without anything of ours.
 
-The scripts are tools/plain/: the same model, weights, batches and optimizer. A time runs from the spawn of the first
-process to the end of the first update on the last rank (time.monotonic_ns, which all processes of a machine share).
-Every contender makes two updates; the losses of both must be the same, bit for bit.
+The scripts lie in src/trainer/bench/plain/ and tools/plain/: the same model, weights, batches and optimizer. A time
+runs from the spawn of the first process to the end of the first update on the last rank (time.monotonic_ns, which all
+processes of a machine share). Every contender makes two updates; the losses of all must be the same, bit for bit.
 """
 
-import json
-import os
-import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from tools import startup_calls
+from tools import startup_calls, startup_packages
+from trainer.bench.contenders import STAGES, Bed, Contender, Place, own, spawned, torchrun, trained
+from trainer.bench.figures import Row, table
+from trainer.bench.processes import Failed
+from trainer.bench.rounds import Tell, measure
 
 PLAIN = Path(__file__).resolve().parent / "plain"
-FLOWS = {"one": ("one process", 1), "ddp": ("DDP, 2 ranks", 2)}
-MAKING = 8  # runs that may add to the snapshot
-LIMIT = 300.0  # seconds for one run
-# what is put on, each with what comes before it
-STAGES = {
-    "trainer, no layer": "",
-    "trainer, gc": "gc",
-    "trainer, gc + overlays": "gc,overlays",
-    "trainer": None,  # as it is without any flag: all
+GROUP = "uv run --group bench python -m tools.bench_startup"
+# distribution -> name of the contender, script
+TRAINERS = {
+    "lightning": (("Lightning Fabric", "fabric.py"), ("Lightning Trainer", "lightning_trainer.py")),
+    "accelerate": (("Accelerate", "accelerated.py"),),
 }
-RUN_FILE = """
-[run]
-threads = 1
-steps = 2
-device = "cpu"
-[model]
-build = "tiny.py:Tiny"
-loss = "tiny.py:loss_sum"
-[data]
-dataset = "tiny.py:Samples"
-shuffle = false
-[batch]
-size = 8
-[optim]
-clip = 0.0
-schedule = "constant"
-[precision]
-compute = "fp32"
-[checkpoint]
-final = false
-[log]
-progress = "none"
-"""
 
 
-class Contender:
-    """A way to a first update. `layers`: the trainer's, None for those it has without a flag."""
+class Flow(NamedTuple):
+    """`by_torchrun`: torchrun is what the others are compared with, not the least that starts the ranks."""
 
-    def __init__(self, command: list[str], ours: bool, layers: str | None = None) -> None:
-        self.command = command
-        self.ours = ours
-        self.layers = layers
-
-
-class Result:
-    """One run: seconds to the first update, seconds of processor time of all its processes to their ends (what other
-    load on the machine changes least), both losses, and the layers as rank 0 has noted them."""
-
-    def __init__(self, seconds: float, cpu: float, losses: list[float], layers: list[dict[str, Any]]) -> None:
-        self.seconds = seconds
-        self.cpu = cpu
-        self.losses = losses
-        self.layers = layers
+    title: str
+    ranks: int
+    script: str
+    trains: bool = False
+    by_torchrun: bool = False
 
 
-def contenders(flow: str, pyz: Path) -> dict[str, Contender]:
-    """Name -> contender; the first is what the others are compared with. FOLDER stands for an empty folder."""
-    python, ranks = sys.executable, FLOWS[flow][1]
-    if ranks == 1:
-        found = {"plain": Contender([python, str(PLAIN / "one_process.py"), "FOLDER"], False)}
-    else:
-        rank = [str(PLAIN / "ddp.py"), "FOLDER"]
-        torchrun = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-        found = {
-            "plain": Contender([python, str(PLAIN / "spawn.py"), str(ranks), *rank], False),
-            "plain, by torchrun": Contender([*torchrun, *rank], False),
-        }
-    ours = [python, str(pyz), "train", "run.toml", "--run.folder", "FOLDER", "--nproc", str(ranks)]
-    return found | {name: Contender(ours, True, layers) for name, layers in STAGES.items()}
+FLOWS = {
+    "one": Flow("one process", 1, "one_process.py", trains=True),
+    "ddp": Flow("DDP, 2 ranks", 2, "ddp.py", trains=True),
+    "fsdp": Flow("FSDP2, 2 ranks", 2, "fsdp.py"),
+    "pipeline": Flow("pipeline 1F1B, 2 ranks", 2, "pipeline.py"),
+    "dcp": Flow("FSDP2 and a DCP save, 2 ranks", 2, "dcp.py"),
+    "n2": Flow("DDP on one node, 2 ranks", 2, "ddp.py", trains=True, by_torchrun=True),
+    "n4": Flow("DDP on one node, 4 ranks", 4, "ddp.py", trains=True, by_torchrun=True),
+    "n8": Flow("DDP on one node, 8 ranks", 8, "ddp.py", trains=True, by_torchrun=True),
+}
 
 
-class Bed:
-    """A folder with the run file, the model, and a cache of its own, so that a snapshot is that of this file."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "run.toml").write_text(RUN_FILE)
-        shutil.copy(PLAIN / "tiny.py", folder)
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("TRAINER_", "PYTHON"))}
-        self.environ = clean | {
-            "OMP_NUM_THREADS": "1",
-            "GLOO_SOCKET_IFNAME": "lo",
-            "TRAINER_SNAPSHOT_DIR": str(folder / "snapshots"),
-        }
-
-    def prepare(self, contender: Contender) -> tuple[list[str], dict[str, str], Path]:
-        """Command, environment and the empty folder that it writes to."""
-        place = self.folder / "out"
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
-        environ = dict(self.environ)
-        if contender.layers is not None:
-            environ["TRAINER_START_LAYERS"] = contender.layers
-        return [str(place) if word == "FOLDER" else word for word in contender.command], environ, place
-
-    def run(self, contender: Contender) -> Result:
-        """From spawn to exit."""
-        command, environ, place = self.prepare(contender)
-        before = os.times()
-        start = time.monotonic_ns()
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self.folder,
-            env=environ,
-            timeout=LIMIT,
-            start_new_session=True,  # Linux shares processors out by session: the same for all
-        )
-        if done.returncode:
-            raise SystemExit(f"error: {' '.join(command)} ended with {done.returncode}\n{done.stderr}")
-        after = os.times()
-        cpu = after.children_user + after.children_system - before.children_user - before.children_system
-        if contender.ours:
-            reports = [json.loads(path.read_text()) for path in sorted((place / "start").glob("rank-*.json"))]
-            ended = max(report["started_ns"] + report["seconds"] * 1e9 for report in reports)
-            rows = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
-            losses = [row["loss"] for row in rows if "step" in row]
-            return Result((ended - start) / 1e9, cpu, losses, reports[0]["layers"])
-        told = [[float(word) for word in path.read_text().split()] for path in sorted(place.glob("rank-*.txt"))]
-        return Result((max(words[0] for words in told) - start) / 1e9, cpu, told[0][1:], [])
-
-    def make_snapshot(self, contender: Contender) -> None:
-        """Runs until the snapshot stays as it is; each run adds to it, within its time."""
-        before: object = None
-        for _ in range(MAKING):
-            modules = {note["layer"]: note.get("modules") for note in self.run(contender).layers}.get("snapshot")
-            if modules is not None and modules == before:
-                return
-            before = modules
+def bed(folder: Path, place: Place | None = None) -> Bed:
+    """A bed with all scripts."""
+    return Bed(folder, PLAIN, place)
 
 
-def measure(pyz: Path, flow: str, rounds: int) -> dict[str, dict[str, Any]]:
-    """{contender: {"seconds", "ratio", "spread_s", "cpu_s", "losses", "layers"}}; `ratio` is the median of those of
-    each round. Ends with an error where the losses differ."""
-    with tempfile.TemporaryDirectory(prefix="startup-") as name:
-        bed = Bed(Path(name))
-        all_of = contenders(flow, pyz)
-        bed.make_snapshot(all_of["trainer"])
-        runs: dict[str, list[Result]] = {contender: [] for contender in all_of}
-        for number in range(rounds + 1):
-            order = list(all_of)
-            for contender in order if number % 2 else order[::-1]:
-                result = bed.run(all_of[contender])
-                if number:  # the first round warms the page cache
-                    runs[contender].append(result)
-    base = next(iter(runs.values()))
-    found = {}
-    for contender, results in runs.items():
-        seconds = [result.seconds for result in results]
-        ratios = [result.seconds / plain.seconds for result, plain in zip(results, base, strict=True)]
-        if any(result.losses != base[0].losses for result in results):
-            raise SystemExit(f"error: {contender} has other losses: {results[0].losses}, not {base[0].losses}")
-        found[contender] = {
-            "seconds": round(statistics.median(seconds), 3),
-            "ratio": round(statistics.median(ratios), 3),
-            "spread_s": [round(value, 3) for value in _quartiles(seconds)],
-            "cpu_s": round(statistics.median(result.cpu for result in results), 2),
-            "losses": results[0].losses,
-            "layers": results[-1].layers,
-        }
+def executed(pyz: Path, ranks: int, script: str, *options: str) -> list[str]:
+    """The hand-written script under the fast start of the file."""
+    nproc = ["--nproc", str(ranks)] if ranks > 1 else []
+    return [sys.executable, str(pyz), "exec", *nproc, *options, f"BED/{script}", "FOLDER"]
+
+
+def lacks_exec(pyz: Path) -> str:
+    """Why the file can't run a script of the user's own, or ""."""
+    done = subprocess.run([sys.executable, str(pyz), "exec", "--help"], capture_output=True, check=False)
+    return "this file has no command exec" if done.returncode else ""
+
+
+def contenders(name: str, pyz: Path, folder: Path) -> dict[str, Contender]:
+    """Name -> contender; the first is what the others are compared with. `folder`: where other packages are made."""
+    flow = FLOWS[name]
+    lacks = "" if find_script(flow.script) else f"there is no {flow.script}"
+    found = {"plain": Contender(spawned(flow.ranks, flow.script), lacks=lacks)}
+    if flow.ranks > 1:
+        found["plain, by torchrun"] = Contender(torchrun(flow.ranks, flow.script), lacks=lacks)
+    if flow.by_torchrun:
+        found = dict(reversed(found.items()))
+    python = sys.executable
+    if flow.trains and flow.by_torchrun:
+        found["trainer"] = Contender(trained([python, str(pyz)], flow.ranks), trains=True, cache="file")
+    elif flow.trains:
+        found |= own([python, str(pyz)], flow.ranks)
+    lacks = lacks or lacks_exec(pyz)
+    command = executed(pyz, flow.ranks, flow.script)
+    found["trainer exec"] = Contender(command, cache="file", lacks=lacks)
+    if not flow.trains:
+        found["trainer exec, no layer"] = Contender(command, layers="", lacks=lacks)
+    if name == "one":
+        found |= others(pyz, folder)
     return found
 
 
-def _quartiles(values: list[float]) -> tuple[float, float]:
-    if len(values) < 2:
-        return values[0], values[0]
-    low, _, high = statistics.quantiles(values, n=4)
-    return low, high
+def find_script(name: str) -> bool:
+    """Whether there is such a script."""
+    own_folder = Path(__file__).resolve().parent.parent / "src" / "trainer" / "bench" / "plain"
+    return (PLAIN / name).is_file() or (own_folder / name).is_file()
+
+
+def others(pyz: Path, folder: Path) -> dict[str, Contender]:
+    """Other trainers, and this one in other packages."""
+    found: dict[str, Contender] = {}
+    for distribution, scripts in TRAINERS.items():
+        lacks = "" if find_spec(distribution) else f"{distribution} is not installed: {GROUP}"
+        found |= {name: Contender(spawned(1, script), lacks=lacks) for name, script in scripts}
+    for name, package in startup_packages.packages(pyz, folder).items():
+        command = trained(package.command, 1)
+        found[f"trainer as {name}"] = Contender(
+            command, True, cache=f"as-{len(found)}", environ=package.environ, lacks=package.lacks
+        )
+    return found
+
+
+def run(pyz: Path, flow: str, rounds: int, tell: Tell, place: Place, only: list[str] | None = None) -> dict[str, Row]:
+    """Rows of rounds.measure; those named in `only` and the first, or all. Empty where nothing can be run."""
+    with tempfile.TemporaryDirectory(prefix="startup-") as name:
+        folder = Path(name)
+        all_of = contenders(flow, pyz, folder)
+        first = next(iter(all_of))
+        if all_of[first].lacks:
+            return {name: {"skipped": each.lacks} for name, each in all_of.items()}
+        if only is not None:
+            all_of = {name: each for name, each in all_of.items() if name == first or name in only}
+        try:
+            return measure(bed(folder, place), all_of, rounds, lambda text: tell(f"{flow}, {place.name}: {text}"))
+        except Failed as error:  # of what all are compared with; the other flows may go on
+            tell(str(error))
+            return {first: {"skipped": str(error).splitlines()[0]}}
 
 
 def calls(pyz: Path) -> dict[str, dict[str, int]]:
-    """System calls of whole runs in one process, by contender."""
+    """System calls of whole runs in one process, by contender: the script, then each stage."""
     with tempfile.TemporaryDirectory(prefix="startup-") as name:
-        bed = Bed(Path(name))
+        made = bed(Path(name))
         counts = {}
-        for contender, each in contenders("one", pyz).items():
-            if each.layers:
+        for contender, each in contenders("one", pyz, Path(name)).items():
+            if each.lacks or contender not in ("plain", "trainer exec", *STAGES):
                 continue
-            if each.ours and each.layers is None:
-                bed.make_snapshot(each)
-            command, environ, _ = bed.prepare(each)
-            counts[contender] = startup_calls.count(command, bed.folder, environ)
+            if each.cache:
+                made.make_snapshot(each)
+            command, environ, _ = made.prepare(each)
+            counts[contender] = startup_calls.count(command, made.folder, environ)
     return counts
 
 
-def lines(flow: str, result: dict[str, dict[str, Any]]) -> list[str]:
+def lines(flow: str, rows: dict[str, Row]) -> list[str]:
     """The table."""
-    told = [f"{FLOWS[flow][0]}: time to the first update"]
-    for contender, values in result.items():
-        low, high = values["spread_s"]
-        aside = [f"{note['layer']} {note['state']}" for note in values["layers"] if note["state"] != "off"]
-        told.append(
-            f"  {contender:<24} {values['seconds']:7.3f} s ({low:.3f}-{high:.3f})  {values['ratio']:6.3f} of plain"
-            f"  {values['cpu_s']:6.2f} s of processors" + (f"  [{', '.join(aside)}]" if aside else "")
-        )
-    told.append(f"  losses of all, bit for bit: {', '.join(map(repr, result['plain']['losses']))}")
-    return told
+    told = table(f"{FLOWS[flow].title}: time to the first update", rows)
+    losses = next((row["losses"] for row in rows.values() if "losses" in row), None)
+    return told if losses is None else [*told, f"  losses of all, bit for bit: {', '.join(map(repr, losses))}"]

@@ -16,6 +16,7 @@ COMMANDS = {
     "generate": ("generate", "generate text with a run's newest checkpoint"),
     "checkpoints": ("checkpoints", "list (ls) or verify the checkpoints of a run"),
     "env": ("env", "compare the environment with the lock (check); record its import snapshot (snapshot)"),
+    "bench": ("bench", "measure the start beside a hand-written script on this machine (startup)"),
     "self": ("self_", "what this file is (info, verify, modules)"),
 }
 

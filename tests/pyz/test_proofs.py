@@ -75,8 +75,8 @@ def test_killed_runs_leave_nothing(pyz: Path) -> None:
 
 
 def test_the_first_updates_are_those_of_a_hand_written_script(pyz: Path, tmp_path: Path) -> None:
-    bed = startup_steps.Bed(tmp_path)
-    contenders = startup_steps.contenders("one", pyz)
+    bed = startup_steps.bed(tmp_path)
+    contenders = startup_steps.contenders("ddp", pyz, tmp_path)
     plain, ours = bed.run(contenders["plain"]), bed.run(contenders["trainer"])
     assert ours.losses == plain.losses
     assert len(ours.losses) == 2
@@ -86,12 +86,17 @@ def test_the_first_updates_are_those_of_a_hand_written_script(pyz: Path, tmp_pat
 
 
 def test_the_picture_shows_first_updates_before_answers() -> None:
-    steps = {"one process": {"plain": {"ratio": 1.0}, "trainer": {"ratio": 0.4}}}
-    answers = {"--version": {"trainer.pyz": {"ratio": 1.5}, "zipapp": {"ratio": 1.9}}}
-    root = ElementTree.fromstring(startup_picture.picture({"first_update": steps, "answers": answers}))
+    steps = {"rounds": 7, "one process": {"plain": {"ratio": 1.0}, "trainer": {"ratio": 0.4}, "x": {"skipped": "no"}}}
+    answers = {"--version": {"trainer.pyz": {"ratio": 1.5}, "zipapp": {"ratio": 1.9}, "pex": {"ratio": 50.25}}}
+    drawn = startup_picture.picture({"first_update": steps, "answers": answers, "memory": {"rounds": 7}})
+    root = ElementTree.fromstring(drawn)
     texts = ["".join(element.itertext()) for element in root.iter() if element.tag.endswith("text")]
-    order = ["one process", "plain", "trainer", "0.40", "--version", "trainer.pyz", "1.50"]
-    assert [text for text in texts if text in order] == order
+    order = ["one process", "plain", "trainer", "0.40", "--version", "trainer.pyz", "1.50", "pex", "50.25"]
+    assert [text for text in texts if text in [*order, "x", "memory"]] == order
+    bars = [float(element.get("width", 0)) for element in root.iter() if element.get("rx")]
+    assert bars[1] == pytest.approx(0.4 * bars[0], abs=0.1)
+    assert bars[3] == pytest.approx(1.9 / 1.5 * bars[2], abs=0.1)
+    assert bars[3] < bars[4] < 700 - startup_picture.LEFT  # too long to be drawn: cut, its figure tells
 
 
 def test_all_contenders_of_a_step_do_the_same_work() -> None:
@@ -100,6 +105,6 @@ def test_all_contenders_of_a_step_do_the_same_work() -> None:
     assert len(losses) == 1, printed
 
 
-@pytest.mark.parametrize("name", ["typecheck", "bench_startup", "bench_step", "prove_build"])
+@pytest.mark.parametrize("name", ["typecheck", "bench_startup", "bench_step", "prove_build", "startup_scale"])
 def test_every_tool_explains_itself(name: str) -> None:
     assert "uv run" in tool(name, "--help")

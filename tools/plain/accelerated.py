@@ -1,0 +1,27 @@
+"""The first step of one_process.py by Accelerate: `accelerated.py FOLDER`."""
+
+import sys
+import time
+
+import torch
+from accelerate import Accelerator
+from tiny import BATCH, SEQUENCE, UPDATES, Samples, Tiny, loss_sum  # type: ignore[import-not-found]  # beside it
+
+torch.set_num_threads(1)
+accelerator = Accelerator(cpu=True)
+torch.manual_seed(0)
+module = Tiny()
+optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
+model, optimizer = accelerator.prepare(module, optimizer)
+data = Samples()
+losses, done = [], 0
+for update in range(UPDATES):
+    rows = torch.stack([data[update * BATCH + row] for row in range(BATCH)])
+    total, _ = loss_sum(model, rows)
+    accelerator.backward(total / (BATCH * SEQUENCE))
+    optimizer.step()
+    optimizer.zero_grad()
+    losses.append(total.item() / (BATCH * SEQUENCE))
+    done = done or time.monotonic_ns()
+with open(f"{sys.argv[1]}/rank-0.txt", "w") as file:
+    print(done, *losses, file=file)
