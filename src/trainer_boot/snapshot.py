@@ -122,21 +122,17 @@ def _record(serving: _Serving, seconds: float) -> str:
     """The path of the new snapshot; "" where the one that serves will do."""
     import sys
 
-    from trainer_boot import snapshot_making
-    from trainer_boot.snapshot_key import records
+    from trainer_boot import snapshot_choice, snapshot_making
     from trainer_boot.snapshot_serving import running
 
     finder = running()
-    known = list(finder.modules) if finder else []
     if finder is None and not serving.remake:
         raise Aside("a new one would not be served either", remake=False)
-    names = dict.fromkeys([*known, *sys.modules])
-    fresh = [name for name in names if finder is None or name not in finder.modules]
     if finder is not None:
         compare(finder.reader.index, serving.sites, "fast")
-        if len(fresh) < WORTH_ADDING:
+        fresh = [name for name in sys.modules if name not in finder.modules and name not in finder.extensions]
+        if snapshot_choice.foreign(fresh, serving.sites) < WORTH_ADDING:
             return ""
-        listed = records(serving.sites)[1]
-        if sum(1 for _ in snapshot_making.choose(fresh, serving.sites, listed)) < WORTH_ADDING:
+        if sum(1 for _ in snapshot_choice.choose(fresh, serving.sites)) < WORTH_ADDING:
             return ""
-    return snapshot_making.make(names, serving.sites, serving.cache, seconds, finder.reader if finder else None)
+    return snapshot_making.make(None, serving.sites, serving.cache, seconds, finder.reader if finder else None)

@@ -15,10 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     # number of its folder among the places; offset, size, check of the code; is a package; time and size of the source
     ModuleEntry = tuple[int, int, int, bytes, bool, int, int]
+    # number of its folder; path in it, time and size of the shared object
+    ExtensionEntry = tuple[int, str, int, int]
     # a folder: path, time of change in nanoseconds, size, links, digest of the names in it
     Place = tuple[str, int, int, int, str]
 
-SIGNATURE = b"TRNRSNP\x01"
+SIGNATURE = b"TRNRSNP\x02"
 WORDS = 4
 CHECK_AT = len(SIGNATURE) + 8 + 8 * WORDS
 HEADER_SIZE = CHECK_AT + 8
@@ -38,18 +40,25 @@ class Aside(Exception):
 class Index:
     """What a snapshot says of itself: for which environment it was made, and where in it which module lies.
 
-    `identity`, `records`: as snapshot_key has them. `places`: the folders it was made from.
+    `identity`, `records`: as snapshot_key has them. `places`: the folders it was made from. `extensions`: extension
+    modules, of which only the place is known.
     """
 
-    __slots__ = ("identity", "modules", "places", "records")
+    __slots__ = ("extensions", "identity", "modules", "places", "records")
 
     def __init__(
-        self, identity: str, records: str, places: "tuple[Place, ...]", modules: "dict[str, ModuleEntry]"
+        self,
+        identity: str,
+        records: str,
+        places: "tuple[Place, ...]",
+        modules: "dict[str, ModuleEntry]",
+        extensions: "dict[str, ExtensionEntry]",
     ) -> None:
         self.identity = identity
         self.records = records
         self.places = places
         self.modules = modules
+        self.extensions = extensions
 
 
 class Reader:
@@ -103,7 +112,7 @@ def header(index: bytes, offset: int) -> bytes:
 
 def pack_index(index: Index) -> bytes:
     """As it lies in the file."""
-    return pack((index.identity, index.records, index.places, index.modules))
+    return pack((index.identity, index.records, index.places, index.modules, index.extensions))
 
 
 def open_snapshot(path: str) -> Reader:

@@ -27,6 +27,12 @@ def site_folders() -> list[str]:
     return [path for path in sys.path if os.path.isabs(path) and os.path.basename(path) in SITE_NAMES]
 
 
+def library_folders() -> list[str]:
+    """The standard library's: Python modules, extension modules."""
+    library = os.path.dirname(os.__file__)
+    return [path for path in (library, library + "/lib-dynload") if os.path.isabs(path)]
+
+
 def identity(sites: "Sequence[str]") -> str:
     """Which Python, platform, folders and build of the trainer: sixteen hex digits that name the file."""
     from trainer_boot.layout import HEADER_CHECK, check
@@ -48,9 +54,11 @@ def identity(sites: "Sequence[str]") -> str:
 
 
 def places(sites: "Sequence[str]") -> "tuple[Place, ...]":
-    """The folders whose change ends a snapshot: first `sites`, then the standard library's."""
-    library = os.path.dirname(os.__file__)
-    return tuple(place(path) for path in (*sites, library, library + "/lib-dynload") if os.path.isdir(path))
+    """The folders whose change ends a snapshot: `sites` and the standard library's, as they follow each other on
+    `sys.path`."""
+    order = {path: number for number, path in reversed(list(enumerate(sys.path)))}
+    found = sorted((*library_folders(), *sites), key=lambda path: order.get(path, len(order)))
+    return tuple(place(path) for path in found if os.path.isdir(path))
 
 
 def place(path: str, names: str | None = None) -> "Place":
@@ -112,14 +120,19 @@ def source_path(site: str, name: str, is_package: bool) -> str:
 def _compare_fully(index: "Index", sites: "Sequence[str]") -> None:
     if records(sites)[0] != index.records:
         raise Aside("the RECORD of a distribution has changed")
-    for name, (number, _, _, _, is_package, time, size) in index.modules.items():
-        path = source_path(index.places[number][0], name, is_package)
-        try:
-            status = os.stat(path)
-        except OSError as error:
-            raise Aside(f"{path}: {error.strerror}") from None
-        if (status.st_mtime_ns, status.st_size) != (time, size):
-            raise Aside(f"{path} was edited")
+    for name, (number, _, _, _, is_package, *facts) in index.modules.items():
+        _require_same(source_path(index.places[number][0], name, is_package), *facts)
+    for number, file, *facts in index.extensions.values():
+        _require_same(f"{index.places[number][0]}/{file}", *facts)
+
+
+def _require_same(path: str, time: int, size: int) -> None:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise Aside(f"{path}: {error.strerror}") from None
+    if (status.st_mtime_ns, status.st_size) != (time, size):
+        raise Aside(f"{path} was edited")
 
 
 def _content(path: str) -> bytes:

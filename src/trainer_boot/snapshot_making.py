@@ -1,19 +1,14 @@
-"""Makes a snapshot from what a process has imported.
-
-In it: modules that the RECORD of a distribution lists, with Python source, where the path finder looks first. Not in
-it: what is editable or was put beside the distributions by hand (nothing would show that it changed), extension
-modules, what the archive brings along, and distutils, which setuptools answers for.
-"""
+"""Makes a snapshot from what a process has imported; snapshot_choice says which of it."""
 
 import marshal
 import os
 import sys
 import time
-from importlib.machinery import EXTENSION_SUFFIXES, PathFinder, SourceFileLoader
+from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER, cache_from_source
-from types import ModuleType
 
 from trainer_boot.layout import check
+from trainer_boot.snapshot_choice import Found, choose
 from trainer_boot.snapshot_format import HEADER_SIZE, Aside, Index, header, pack_index
 from trainer_boot.snapshot_key import identity, place, places, records, source_path
 from trainer_boot.snapshot_place import Lock, file_in, make_folder, prune, write
@@ -23,9 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from trainer_boot.snapshot_format import Place, Reader
-
-    # name, folder, is a package
-    Found = tuple[str, str, bool]
 
 SETTLED_SECONDS = 2.0
 PYC_HEADER = 16
@@ -53,11 +45,17 @@ def make(
     try:
         before = places(sites)
         _require_settled(before)
-        digest, listed = records(sites)
-        found = list(choose(list(sys.modules) if modules is None else modules, sites, listed))
-        index = Index(identity(sites), digest, before, {})
         if previous is not None and previous.index.places != before:
             previous = None
+        digest, listed = records(sites)
+        index = Index(identity(sites), digest, before, {}, {})
+        found = _taken_over(index, previous) if previous else []
+        known = {each.name for each in found} | set(index.extensions)
+        names = [name for name in (list(sys.modules) if modules is None else modules) if name not in known]
+        folders = [each[0] for each in before]
+        chosen = [each for each in choose(names, sites, listed) if each.folder in folders]
+        _add_extensions(index, [each for each in chosen if each.is_extension])
+        found += [each for each in chosen if not each.is_extension]
         write(path, lambda descriptor: _write(descriptor, index, found, previous, end))
         prune(folder, path)
     finally:
@@ -65,75 +63,47 @@ def make(
     return path
 
 
-def choose(names: "Iterable[str]", sites: "Sequence[str]", listed: dict[str, set[str]]) -> "Iterator[Found]":
-    """Those of the modules that belong into a snapshot. `listed`: as snapshot_key.records gives it."""
-    tops: dict[str, str | None] = {}
-    for name in names:
-        top = name.partition(".")[0]
-        if top in sys.stdlib_module_names or top == "distutils":
-            continue
-        if top not in tops:
-            tops[top] = _site_of(top, sites)
-        site = tops[top]
-        if site is None:
-            continue
-        stem = name.replace(".", "/")
-        is_package = stem + "/__init__.py" in listed[site]
-        is_module = stem + ".py" in listed[site] and not any(stem + each in listed[site] for each in EXTENSION_SUFFIXES)
-        origin = _origin(name)
-        # some replace themselves in sys.modules and have none
-        is_ours = origin is None or origin == source_path(site, name, is_package)
-        if is_ours and (is_package or is_module):
-            yield name, site, is_package
+def _taken_over(index: Index, previous: "Reader") -> "list[Found]":
+    """What a snapshot of the same environment has, in its order."""
+    index.extensions.update(previous.index.extensions)
+    found = []
+    for name, (number, _, _, _, is_package, *_) in previous.index.modules.items():
+        folder = index.places[number][0]
+        found.append(Found(name, folder, source_path(folder, name, is_package)[len(folder) + 1 :], is_package, False))
+    return found
 
 
-def _site_of(top: str, sites: "Sequence[str]") -> str | None:
-    """The folder from which a top-level module comes."""
-    origin = _origin(top)
-    if origin is None and top not in sys.modules:
-        spec = PathFinder.find_spec(top)
-        origin = spec.origin if spec else None
-    for site in sites:
-        if origin in (source_path(site, top, False), source_path(site, top, True)):
-            # the whole package by a link: editable in the manner of some tools
-            return None if os.path.islink(f"{site}/{top}") else site
-    return None
-
-
-def _origin(name: str) -> str | None:
-    """Where the imported module of that name was loaded from, without waking a lazy one."""
-    module = sys.modules.get(name)
-    if not issubclass(type(module), ModuleType):
-        return None
-    spec = object.__getattribute__(module, "__dict__").get("__spec__")
-    origin: str | None = getattr(spec, "origin", None)
-    return origin
+def _add_extensions(index: Index, found: "list[Found]") -> None:
+    numbers = {each[0]: number for number, each in enumerate(index.places)}
+    for each in found:
+        status = os.stat(f"{each.folder}/{each.file}")
+        index.extensions[each.name] = (numbers[each.folder], each.file, status.st_mtime_ns, status.st_size)
 
 
 def _write(descriptor: int, index: Index, found: "list[Found]", previous: "Reader | None", end: float | None) -> None:
-    """The whole file: first what `previous` has, in its order. Aside if the environment has changed meanwhile."""
+    """The whole file; code that `previous` has is taken from there. Aside if the environment has changed meanwhile."""
     numbers = {each[0]: number for number, each in enumerate(index.places)}
     known = previous.index.modules if previous else {}
     offset, fresh = HEADER_SIZE, 0
     with open(descriptor, "wb", buffering=1 << 20, closefd=False) as file:
         file.write(bytes(HEADER_SIZE))
-        for name, site, is_package in sorted(found, key=lambda each: each[0] not in known):
-            old = known.get(name)
+        for each in found:
+            path = f"{each.folder}/{each.file}"
+            old = known.get(each.name)
             taken = previous.blob(old) if previous and old else None
             blob: bytes | memoryview
             if old is not None and taken is not None:
-                blob, facts = taken, old[3:]
+                blob, said = taken, old[3:]
             elif end is not None and time.monotonic() > end:
                 break
             else:
-                path = source_path(site, name, is_package)
                 status = os.stat(path)
-                code = _blob(name, path, status)
+                code = _blob(each.name, path, status)
                 if code is None:
                     continue
-                blob, facts = code, (check(code), is_package, status.st_mtime_ns, status.st_size)
+                blob, said = code, (check(code), each.is_package, status.st_mtime_ns, status.st_size)
                 fresh += 1
-            index.modules[name] = (numbers[site], offset, len(blob), *facts)
+            index.modules[each.name] = (numbers[each.folder], offset, len(blob), *said)
             file.write(blob)
             offset += len(blob)
         packed = pack_index(index)
