@@ -1,6 +1,6 @@
 """The layers of a fast start, in the order in which they are put on. Each is a room of its own that can step aside."""
 
-LAYERS = ("gc", "snapshot", "overlays")
+LAYERS = ("gc", "snapshot", "libraries", "overlays")
 
 Note = dict[str, object]
 
@@ -19,6 +19,10 @@ def put_on(names: list[str], check: str = "fast") -> list[Note]:
             from trainer_boot import snapshot
 
             notes.append(snapshot.serve(check))
+        elif layer == "libraries":
+            from trainer_boot import libraries
+
+            notes.append(libraries.serve())
         else:
             from trainer_boot import overlays
 

@@ -13,6 +13,8 @@ from trainer_boot.layout import check, pack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from trainer_boot.libraries import Libraries
+
     # number of its folder among the places; offset, size, check of the code; is a package; time and size of the source
     ModuleEntry = tuple[int, int, int, bytes, bool, int, int]
     # number of its folder; path in it, time and size of the shared object
@@ -41,10 +43,10 @@ class Index:
     """What a snapshot says of itself: for which environment it was made, and where in it which module lies.
 
     `identity`, `records`: as snapshot_key has them. `places`: the folders it was made from. `extensions`: extension
-    modules, of which only the place is known.
+    modules, of which only the place is known. `libraries`: what they need, as trainer_boot.libraries has it.
     """
 
-    __slots__ = ("extensions", "identity", "modules", "places", "records")
+    __slots__ = ("extensions", "identity", "libraries", "modules", "places", "records")
 
     def __init__(
         self,
@@ -53,12 +55,14 @@ class Index:
         places: "tuple[Place, ...]",
         modules: "dict[str, ModuleEntry]",
         extensions: "dict[str, ExtensionEntry]",
+        libraries: "Libraries",
     ) -> None:
         self.identity = identity
         self.records = records
         self.places = places
         self.modules = modules
         self.extensions = extensions
+        self.libraries = libraries
 
 
 class Reader:
@@ -112,7 +116,7 @@ def header(index: bytes, offset: int) -> bytes:
 
 def pack_index(index: Index) -> bytes:
     """As it lies in the file."""
-    return pack((index.identity, index.records, index.places, index.modules, index.extensions))
+    return pack((index.identity, index.records, index.places, index.modules, index.extensions, index.libraries))
 
 
 def open_snapshot(path: str) -> Reader:

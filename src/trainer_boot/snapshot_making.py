@@ -7,6 +7,7 @@ import time
 from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER, cache_from_source
 
+from trainer_boot import libraries_making
 from trainer_boot.layout import check
 from trainer_boot.snapshot_choice import Found, choose
 from trainer_boot.snapshot_format import HEADER_SIZE, Aside, Index, header, pack_index
@@ -48,7 +49,7 @@ def make(
         if previous is not None and previous.index.places != before:
             previous = None
         digest, listed = records(sites)
-        index = Index(identity(sites), digest, before, {}, {})
+        index = Index(identity(sites), digest, before, {}, {}, libraries_making.NOTHING)
         found = _taken_over(index, previous) if previous else []
         known = {each.name for each in found} | set(index.extensions)
         names = [name for name in (list(sys.modules) if modules is None else modules) if name not in known]
@@ -56,6 +57,8 @@ def make(
         chosen = [each for each in choose(names, sites, listed) if each.folder in folders]
         _add_extensions(index, [each for each in chosen if each.is_extension])
         found += [each for each in chosen if not each.is_extension]
+        paths = {name: f"{folders[number]}/{file}" for name, (number, file, *_) in index.extensions.items()}
+        index.libraries = libraries_making.record(paths, sites, previous.index.libraries if previous else None)
         write(path, lambda descriptor: _write(descriptor, index, found, previous, end))
         prune(folder, path)
     finally:

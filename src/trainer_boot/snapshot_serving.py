@@ -18,7 +18,7 @@ from trainer_boot.snapshot_key import compare, source_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import CodeType, ModuleType
 
     from trainer_boot.snapshot_format import Reader
@@ -44,6 +44,7 @@ class SnapshotFinder:
         self.served = 0  # modules' code
         self.placed = 0  # extension modules' files named
         self.damaged: list[str] = []
+        self.before: Callable[[str], None] = lambda module: None  # called with what is about to be loaded
         self._sites = sites
         self._folders = [place[0] for place in reader.index.places]
         self._hooks = list(sys.path_hooks)
@@ -81,6 +82,7 @@ class SnapshotFinder:
         code: CodeType = marshal.loads(blob)
         _fix_co_filename(code, path)
         self.served += 1
+        self.before(fullname)
         return code
 
     def invalidate_caches(self) -> None:
@@ -98,6 +100,7 @@ class SnapshotFinder:
         spec = ModuleSpec(fullname, ExtensionFileLoader(fullname, origin), origin=origin)
         spec.has_location = True
         self.placed += 1
+        self.before(fullname)
         return spec
 
     def _is_first(self, fullname: str, path: "Sequence[str] | None", number: int) -> bool:

@@ -1,0 +1,167 @@
+"""Records which libraries the dynamic linker has loaded for which module, from where and in which order.
+
+The order is that of the linker: breadth first, from what was opened. Left out is whatever could be found elsewhere the
+next time: variants for one kind of processor, two libraries of one name, names that are no paths.
+"""
+
+import os
+
+from trainer_boot.libraries import CACHE, NOTHING, linker_cache, unusual
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trainer_boot.libraries import Chain, Libraries
+
+GLOBAL_DEPENDENCIES = "torch/lib/libtorch_global_deps.so"  # what torch opens before its own extension module
+NEEDED, STRTAB, SONAME = 1, 5, 14
+# a library that stands in for another one changes the order
+FILTERS = (0x7FFFFFFD, 0x7FFFFFFF)
+LONGEST_NAME = 512
+
+
+class Ambiguous(Exception):
+    """Where the linker finds it may change."""
+
+
+class Library:
+    """A loaded object: its path as the linker has it, its own name, the names that it needs, its kind of processor."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.soname = ""
+        self.needed: list[str] = []
+        with open(path, "rb") as file:
+            self._read(file.fileno())
+
+    def _read(self, descriptor: int) -> None:
+        head = os.pread(descriptor, 64, 0)
+        if head[:6] != b"\x7fELF\x02\x01":
+            raise Ambiguous(f"{self.path} is no object of 64 bits, little-endian")
+        self.machine, self.flags = head[18:20], head[48:52]
+        at, size, count = _number(head, 32, 8), _number(head, 54, 2), _number(head, 56, 2)
+        table = os.pread(descriptor, size * count, at)
+        loads, dynamic = [], b""
+        for start in range(0, len(table), size):
+            kind, offset = _number(table, start, 4), _number(table, start + 8, 8)
+            address, length = _number(table, start + 16, 8), _number(table, start + 32, 8)
+            if kind == 1:
+                loads.append((address, length, offset))
+            elif kind == 2:
+                dynamic = os.pread(descriptor, length, offset)
+        tags = [(_number(dynamic, at, 8), _number(dynamic, at + 8, 8)) for at in range(0, len(dynamic), 16)]
+        text = next(value for tag, value in tags if tag == STRTAB)
+        text_at = next(offset + text - address for address, length, offset in loads if 0 <= text - address < length)
+        for tag, value in tags[: next((n for n, each in enumerate(tags) if not each[0]), len(tags))]:
+            if tag in FILTERS:
+                raise Ambiguous(f"{self.path} stands in for another library")
+            if tag in (NEEDED, SONAME):
+                name = os.fsdecode(os.pread(descriptor, LONGEST_NAME, text_at + value).partition(b"\0")[0])
+                if tag == NEEDED:
+                    self.needed.append(name)
+                else:
+                    self.soname = name
+
+
+def record(
+    extensions: "Mapping[str, str]", sites: "Sequence[str]", previous: "Libraries | None" = None
+) -> "Libraries":
+    """Of this process. `extensions`: name and path of extension modules that may be loaded. `previous`: what another
+    process has recorded of the same environment, which is kept."""
+    if unusual():
+        return NOTHING
+    try:
+        found = _record(extensions, sites)
+    except (OSError, Ambiguous, AttributeError):
+        found = NOTHING
+    if previous is None or previous[0] != linker_cache():
+        return found
+    if found[:3] != previous[:3]:
+        return previous
+    return (*found[:3], {**previous[3], **found[3]})
+
+
+def _record(extensions: "Mapping[str, str]", sites: "Sequence[str]") -> "Libraries":
+    cache = linker_cache()
+    paths = loaded()
+    libraries: dict[str, Library] = {}
+    by_name: dict[str, list[str]] = {}
+    for path in paths:
+        try:
+            library = libraries[path] = Library(path)
+        except (OSError, Ambiguous, StopIteration):
+            continue
+        for name in {path, library.soname or os.path.basename(path)}:
+            by_name.setdefault(name, []).append(path)
+    roots = {path: name for name, path in extensions.items()}
+    roots.update({f"{site}/{GLOBAL_DEPENDENCIES}": "torch" for site in sites})
+    chains: dict[str, Chain] = {}
+    before: set[str] = set()
+    for path in paths:  # in the order of loading
+        if path in roots and path in libraries:
+            try:
+                chain = _chain(path, libraries, by_name)
+            except Ambiguous:
+                continue
+            fresh = [each for each in chain[1:] if each not in before]
+            before.update(chain)
+            if any(each.startswith(f"{site}/") for each in fresh for site in sites):
+                chains[roots[path]] = chain
+    if not chains or _has_variants():
+        return NOTHING
+    kinds = {(libraries[path].machine, libraries[path].flags) for chain in chains.values() for path in chain}
+    if len(kinds) != 1 or cache != linker_cache():
+        return NOTHING
+    ((machine, flags),) = kinds
+    return cache, machine, flags, chains
+
+
+def loaded() -> list[str]:
+    """The paths of the objects in this process, in the order of loading, as the linker has them."""
+    import ctypes
+
+    class Information(ctypes.Structure):
+        """The beginning of what dl_iterate_phdr tells of each."""
+
+        _fields_ = (("address", ctypes.c_size_t), ("name", ctypes.c_char_p))
+
+    found: list[str] = []
+
+    def note(information: "ctypes._Pointer[Information]", size: int, data: object) -> int:
+        name = os.fsdecode(information.contents.name or b"")
+        if name.startswith("/") and not name.startswith("/proc/"):
+            found.append(name)
+        return 0
+
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Information), ctypes.c_size_t, ctypes.c_void_p)
+    ctypes.CDLL(None).dl_iterate_phdr(kind(note), None)
+    return found
+
+
+def _chain(root: str, libraries: "Mapping[str, Library]", by_name: "Mapping[str, list[str]]") -> "Chain":
+    """The object and all that it needs, breadth first, each once."""
+    chain = [root]
+    for path in chain:
+        if "/glibc-hwcaps/" in path or "/tls/" in path or any(mark in path for mark in (":", ";", "$")):
+            raise Ambiguous(path)
+        for name in libraries[path].needed:
+            candidates = by_name.get(name, [])
+            if len(candidates) != 1:
+                raise Ambiguous(name)
+            if candidates[0] not in chain:
+                chain.append(candidates[0])
+    return tuple(chain)
+
+
+def _has_variants() -> bool:
+    """Whether the system has libraries for some kinds of processors only."""
+    try:
+        with open(CACHE, "rb") as file:
+            return b"/glibc-hwcaps/" in file.read()
+    except OSError:
+        return True
+
+
+def _number(data: bytes, at: int, size: int) -> int:
+    return int.from_bytes(data[at : at + size], "little")
