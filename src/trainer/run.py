@@ -21,7 +21,7 @@ def run(resolved: Resolved, world: World, stop: StopRequest) -> int:
     """Trains as the configuration says, as one rank of `world`. Returns the exit status: 0 done, 75 stopped."""
     startup.begin()
     try:
-        return _run(resolved, world, stop)
+        return startup.roomy(_run, resolved, world, stop)
     finally:
         startup.take_off()  # an error may have come before the loop
 

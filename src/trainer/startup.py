@@ -6,12 +6,16 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable, Mapping
+    from typing import Any, ParamSpec, TypeVar
 
     from trainer_boot.environment import Problem
     from trainer_boot.finder import BundleFinder
     from trainer_boot.layers import Note
     from trainer_boot.report import Phase
+
+    Parameters = ParamSpec("Parameters")
+    Result = TypeVar("Result")
 
 _layers_on = False
 
@@ -75,6 +79,23 @@ def layers() -> tuple[str, ...]:
     from trainer_boot.layers import LAYERS
 
     return LAYERS
+
+
+def serve_early(words: list[str], environ: Mapping[str, str]) -> None:
+    """Serves the standard library's modules from the snapshot before the configuration is read; `words`: the command's.
+    Not where one of them or a variable says which layers there are; where the run file does, `put_on` ends it again."""
+    if "TRAINER_START_LAYERS" in environ or any(word.startswith("--start.") for word in words):
+        return
+    from trainer_boot import snapshot
+
+    snapshot.serve()
+
+
+def roomy(function: Callable[Parameters, Result], *arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
+    """Calls the function, with room for the frames of what it calls: see trainer_boot.frames."""
+    from trainer_boot import frames
+
+    return frames.roomy(function, *arguments, **options)
 
 
 def put_on(names: list[str], check: str) -> list[Note]:

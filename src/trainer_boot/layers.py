@@ -10,6 +10,10 @@ def put_on(names: list[str], check: str = "fast") -> list[Note]:
     notes: list[Note] = []
     for layer in LAYERS:
         if layer not in names:
+            if layer == "snapshot":
+                from trainer_boot import snapshot
+
+                snapshot.withdraw()  # it may serve already
             notes.append({"layer": layer, "state": "off", "why": "not asked for"})
         elif layer == "gc":
             from trainer_boot import collecting
@@ -18,7 +22,8 @@ def put_on(names: list[str], check: str = "fast") -> list[Note]:
         elif layer == "snapshot":
             from trainer_boot import snapshot
 
-            notes.append(snapshot.serve(check))
+            going_on = snapshot.going_on() if check == "fast" else None
+            notes.append(going_on or snapshot.serve(check))
         elif layer == "libraries":
             from trainer_boot import libraries
 

@@ -59,7 +59,7 @@ class Opener:
             self._note["opened"] = self._opened = self._opened + 1
 
     def _open(self, content: bytes) -> None:
-        from _ctypes import dlopen  # type: ignore[import-not-found]  # torch imports ctypes in any case
+        from _ctypes import dlopen  # torch imports ctypes in any case
 
         descriptor = os.memfd_create("trainer-libraries", os.MFD_CLOEXEC)
         try:

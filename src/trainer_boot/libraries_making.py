@@ -64,9 +64,7 @@ class Library:
                     self.soname = name
 
 
-def record(
-    extensions: "Mapping[str, str]", sites: "Sequence[str]", previous: "Libraries | None" = None
-) -> "Libraries":
+def record(extensions: "Mapping[str, str]", sites: "Sequence[str]", previous: "Libraries | None" = None) -> "Libraries":
     """Of this process. `extensions`: name and path of extension modules that may be loaded. `previous`: what another
     process has recorded of the same environment, which is kept."""
     if unusual():

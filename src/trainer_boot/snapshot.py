@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from trainer_boot.layers import Note
+    from trainer_boot.snapshot_serving import SnapshotFinder
 
 # beyond so many modules that came from files of their own, the snapshot is made anew with them
 WORTH_ADDING = 20
@@ -63,19 +64,31 @@ def serve(check: str = "fast", *, sites: "Sequence[str] | None" = None, cache: s
         return {"layer": "snapshot", "state": "aside", "why": aside.why, "path": path}
     finder = snapshot_serving.install(reader, sites)
     _serving = _Serving(sites, cache, True)
-    facts: Note = {"path": path, "modules": len(finder.modules), "bytes": reader.size}
-    return {"layer": "snapshot", "state": "on", "why": "", **facts}
+    return _on(finder)
+
+
+def going_on() -> "Note | None":
+    """The note of `serve` again, where it was called before and serves; else None."""
+    from trainer_boot.snapshot_serving import running
+
+    finder = running()
+    return _on(finder) if finder and _serving and _serving.sites == site_folders() else None
 
 
 def report() -> "Note":
-    """What was served so far: layer, state, path, served (modules), damaged (names of those that came from their files
-    since their code in the snapshot was damaged)."""
+    """What was served so far: layer, state, path, served (modules), placed (extension modules), damaged (names of those
+    that came from their files since their code in the snapshot was damaged)."""
     from trainer_boot.snapshot_serving import running
 
     finder = running()
     if finder is None:
         return {"layer": "snapshot", "state": "off", "why": "nothing is served"}
-    facts: Note = {"path": finder.reader.path, "served": finder.served, "damaged": list(finder.damaged)}
+    facts: Note = {
+        "path": finder.reader.path,
+        "served": finder.served,
+        "placed": finder.placed,
+        "damaged": list(finder.damaged),
+    }
     return {"layer": "snapshot", "state": "on", "why": "", **facts}
 
 
@@ -116,6 +129,12 @@ def withdraw() -> None:
 
     _serving = None
     snapshot_serving.withdraw()
+
+
+def _on(finder: "SnapshotFinder") -> "Note":
+    reader = finder.reader
+    facts: Note = {"path": reader.path, "modules": len(finder.modules), "bytes": reader.size}
+    return {"layer": "snapshot", "state": "on", "why": "", **facts}
 
 
 def _record(serving: _Serving, seconds: float) -> str:

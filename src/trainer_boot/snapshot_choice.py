@@ -1,9 +1,9 @@
 """Which of a process's modules belong into a snapshot.
 
-In it: modules of a distribution that its RECORD lists and modules of the standard library, with Python source, where the
-path finder looks first; extension modules by the place of their file. Not in it: what is editable or was put beside the
-distributions by hand (nothing would show that it changed), what the archive brings along, what is frozen or built in,
-and distutils, which setuptools answers for.
+In it: modules of a distribution that its RECORD lists and modules of the standard library, with Python source, where
+the path finder looks first; extension modules by the place of their file. Not in it: what is editable or was put beside
+the distributions by hand (nothing would show that it changed), what the archive brings along, what is frozen or built
+in, and distutils, which setuptools answers for.
 """
 
 import os

@@ -9,6 +9,7 @@ from importlib.util import MAGIC_NUMBER, cache_from_source
 
 from trainer_boot import libraries_making
 from trainer_boot.layout import check
+from trainer_boot.libraries import NOTHING
 from trainer_boot.snapshot_choice import Found, choose
 from trainer_boot.snapshot_format import HEADER_SIZE, Aside, Index, header, pack_index
 from trainer_boot.snapshot_key import identity, place, places, records, source_path
@@ -49,7 +50,7 @@ def make(
         if previous is not None and previous.index.places != before:
             previous = None
         digest, listed = records(sites)
-        index = Index(identity(sites), digest, before, {}, {}, libraries_making.NOTHING)
+        index = Index(identity(sites), digest, before, {}, {}, NOTHING)
         found = _taken_over(index, previous) if previous else []
         known = {each.name for each in found} | set(index.extensions)
         names = [name for name in (list(sys.modules) if modules is None else modules) if name not in known]

@@ -1,0 +1,135 @@
+"""Shared objects by their paths: torch's are opened without a search, and each symbol is bound as ever."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from trainer_boot import libraries, libraries_making, snapshot
+from trainer_boot.layers import Note
+
+ROOT = Path(__file__).parent.parent.parent
+
+IMPORT = """
+    import json, os, sys
+    from trainer_boot import layers, snapshot
+    notes = layers.put_on(["snapshot", "libraries"] if sys.argv[1] == "fast" else ["snapshot"])
+    import torch
+    made = snapshot.record_if_missing(100)
+    print(json.dumps({"note": notes[2], "made": made["made"], "sum": torch.ones(3).sum().item()}))
+    """
+INSIDE = ("/torch/", "/nvidia/", "/numpy")
+
+
+def start(folder: Path, way: str, *before: str, **variables: str) -> dict[str, Any]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
+    environ |= {"TRAINER_SNAPSHOT_DIR": str(folder / "cache"), "PYTHONPATH": str(ROOT / "src"), **variables}
+    done = subprocess.run(
+        [*before, sys.executable, "-c", dedent(IMPORT), way],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a snapshot of an import of torch."""
+    place = tmp_path_factory.mktemp("libraries")
+    first = start(place, "fast")
+    assert (first["note"]["state"], first["made"]) == ("aside", True)
+    return place
+
+
+def test_the_linker_searches_no_folder_of_torch_any_more(folder: Path) -> None:
+    if shutil.which("strace") is None:
+        pytest.skip("there is no strace")
+
+    def searched(way: str) -> int:
+        table = folder / way
+        start(folder, way, "strace", "-o", str(table), "-e", "trace=openat")
+        return sum(
+            "ENOENT" in line and ".so" in line and any(part in line for part in ("/torch/", "libtorch", "numpy.libs"))
+            for line in table.read_text().splitlines()
+        )
+
+    assert searched("fast") <= 2 < 50 < searched("plain")
+
+
+def test_each_symbol_is_bound_as_without_it(folder: Path) -> None:
+    def bindings(way: str) -> set[str]:
+        log = folder / f"bound-{way}"
+        found = start(folder, way, LD_DEBUG="bindings", LD_DEBUG_OUTPUT=str(log))
+        assert found["sum"] == 3.0
+        (place,) = [path for path in folder.glob(f"bound-{way}.*") if path.stat().st_size > 1 << 20]
+        lines = re.findall(r"binding file (\S+) \[0\] to (\S+) \[0\]: (.*)", place.read_text(errors="replace"))
+        place.unlink()
+        assert len(lines) > 50_000
+        # what Python itself calls for the first time while it opens them is not the question
+        return {" ".join(line) for line in lines if any(part in line[0] for part in INSIDE)}
+
+    assert start(folder, "fast")["note"] == {"layer": "libraries", "state": "on", "why": "", "opened": 3}
+    assert bindings("fast") == bindings("plain")
+
+
+def test_it_steps_aside_where_the_linker_is_told_to_look_elsewhere(folder: Path) -> None:
+    note = start(folder, "fast", LD_LIBRARY_PATH="/nowhere")["note"]
+    assert (note["state"], note["why"]) == ("aside", "LD_LIBRARY_PATH is set")
+
+
+def test_a_library_that_is_gone_leaves_all_to_the_linker(tmp_path: Path) -> None:
+    (machine, flags) = (Path(sys.executable).read_bytes()[18:20], Path(sys.executable).read_bytes()[48:52])
+    note: Note = {"state": "on"}
+    chain = (f"{tmp_path}/libgone.so",)
+    opener = libraries.Opener(((0, 0), machine, flags, {"mine": chain, "other": chain}), note)
+    opener.before("yours")
+    assert note == {"state": "on"}
+    opener.before("mine")
+    assert note["state"] == "aside"
+    assert "libgone.so" in str(note["why"])
+    note.clear()
+    opener.before("other")
+    assert note == {}
+
+
+def test_the_made_object_is_one_that_tools_can_read(tmp_path: Path) -> None:
+    if shutil.which("readelf") is None:
+        pytest.skip("there is no readelf")
+    place = tmp_path / "stub.so"
+    head = Path(sys.executable).read_bytes()[:64]
+    place.write_bytes(libraries.stub(("/lib/one.so", "/lib/två.so.2"), head[18:20], head[48:52]))
+    said = subprocess.run(["readelf", "-dlW", str(place)], capture_output=True, text=True, check=True)
+    assert re.findall(r"\(NEEDED\).*\[(.*)\]", said.stdout) == ["/lib/one.so", "/lib/två.so.2"]
+    assert re.search(r"GNU_STACK.* RW ", said.stdout)
+    assert "rror" not in said.stderr
+    read = libraries_making.Library(str(place))
+    assert read.needed == ["/lib/one.so", "/lib/två.so.2"]
+
+
+def test_without_a_snapshot_it_is_aside() -> None:
+    snapshot.withdraw()
+    assert libraries.serve()["why"] == "there is no snapshot that says where they are"
+
+
+def test_two_libraries_of_one_name_are_left_alone(tmp_path: Path) -> None:
+    head = Path(sys.executable).read_bytes()[:64]
+    for path, needed in (("a/libx.so", ()), ("b/libx.so", ()), ("root.so", ("libx.so",))):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_bytes(libraries.stub(needed, head[18:20], head[48:52]))
+    each = {str(path): libraries_making.Library(str(path)) for path in tmp_path.rglob("*.so")}
+    root, one, two = f"{tmp_path}/root.so", f"{tmp_path}/a/libx.so", f"{tmp_path}/b/libx.so"
+    assert libraries_making._chain(root, each, {"libx.so": [one]}) == (root, one)
+    with pytest.raises(libraries_making.Ambiguous):
+        libraries_making._chain(root, each, {"libx.so": [one, two]})
