@@ -25,10 +25,11 @@ class Start(Section):
     """How the run gets going. Every layer steps aside by itself where it does not know what it sees."""
 
     layers: list[str] = setting(
-        ["gc", "libraries", "overlays", "snapshot"],
+        ["gc", "libraries", "overlays", "prefetch", "snapshot"],
         "layers of the fast start: gc (no collection while importing), libraries (shared objects are opened where they "
-        "were found before), overlays (what only torch.compile needs comes when it is wanted), snapshot (Python code "
-        "of the environment and the standard library from one file); an empty list: a plain start",
+        "were found before), overlays (what only torch.compile needs comes when it is wanted), prefetch (pages of "
+        "shared objects are read at once where they are not in memory), snapshot (Python code of the environment and "
+        "the standard library from one file); an empty list: a plain start",
     )
     report: bool = setting(False, "print where the time of the start went (always in <run folder>/start)")
     check: str = setting("fast", "how the snapshot is compared with the environment", choices=("fast", "full"))

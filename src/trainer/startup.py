@@ -127,13 +127,13 @@ def served() -> dict[str, object]:
     return {name: value for name, value in snapshot.report().items() if name in ("served", "damaged")}
 
 
-def record_snapshot() -> Note:
+def record_snapshot(patient: bool = False) -> Note:
     """At the end of a run: makes the snapshot that the next start is served from, where there is none; a note. Never
-    fails."""
+    fails. `patient`: however long it takes; else what a run's end may take, and the next run adds to it."""
     try:
         from trainer_boot import snapshot
 
-        return snapshot.record_if_missing()
+        return snapshot.record_if_missing(None if patient else snapshot.MAKING_SECONDS)
     except Exception as error:  # training is done; nothing about the next start may spoil it
         return {"layer": "snapshot", "state": "aside", "why": f"{type(error).__name__}: {error}"}
 

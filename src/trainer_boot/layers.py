@@ -1,6 +1,6 @@
 """The layers of a fast start, in the order in which they are put on. Each is a room of its own that can step aside."""
 
-LAYERS = ("gc", "snapshot", "libraries", "overlays")
+LAYERS = ("gc", "snapshot", "prefetch", "libraries", "overlays")
 
 Note = dict[str, object]
 
@@ -24,6 +24,10 @@ def put_on(names: list[str], check: str = "fast") -> list[Note]:
 
             going_on = snapshot.going_on() if check == "fast" else None
             notes.append(going_on or snapshot.serve(check))
+        elif layer == "prefetch":
+            from trainer_boot import prefetch
+
+            notes.append(prefetch.start())
         elif layer == "libraries":
             from trainer_boot import libraries
 

@@ -86,7 +86,7 @@ def serve() -> "Note":
         _note["why"] = aside.why
         return _note
     _note.update(state="on", opened=0)
-    finder.before = Opener(libraries, _note).before
+    finder.before.append(Opener(libraries, _note).before)
     return _note
 
 

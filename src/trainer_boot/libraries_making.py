@@ -6,6 +6,7 @@ next time: variants for one kind of processor, two libraries of one name, names 
 
 import os
 
+from trainer_boot import parallel
 from trainer_boot.libraries import CACHE, NOTHING, linker_cache, unusual
 
 TYPE_CHECKING = False
@@ -85,11 +86,12 @@ def _record(extensions: "Mapping[str, str]", sites: "Sequence[str]") -> "Librari
     paths = loaded()
     libraries: dict[str, Library] = {}
     by_name: dict[str, list[str]] = {}
-    for path in paths:
-        try:
-            library = libraries[path] = Library(path)
-        except (OSError, Ambiguous, StopIteration):
+    read = parallel.each(_library, paths)
+    for number, path in enumerate(paths):
+        library = read[number]
+        if library is None:
             continue
+        libraries[path] = library
         for name in {path, library.soname or os.path.basename(path)}:
             by_name.setdefault(name, []).append(path)
     roots = {path: name for name, path in extensions.items()}
@@ -113,6 +115,13 @@ def _record(extensions: "Mapping[str, str]", sites: "Sequence[str]") -> "Librari
         return NOTHING
     ((machine, flags),) = kinds
     return cache, machine, flags, chains
+
+
+def _library(path: str) -> Library | None:
+    try:
+        return Library(path)
+    except (OSError, Ambiguous, StopIteration):
+        return None
 
 
 def loaded() -> list[str]:

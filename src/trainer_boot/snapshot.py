@@ -101,12 +101,12 @@ def make(
     return snapshot_making.make(modules, site_folders() if sites is None else sites, cache)
 
 
-def record_if_missing(seconds: float = MAKING_SECONDS) -> "Note":
+def record_if_missing(seconds: float | None = MAKING_SECONDS) -> "Note":
     """At the end of a run: makes a snapshot where none, or one of another environment, was found, or where many modules
     were not in it. A note: layer, state (on: there is one for the next start; aside; off), why, made, path, seconds.
 
-    Does nothing where `serve` was not called. Never waits for another process; after `seconds` it contents itself with
-    what it has, and the next run goes on. Raises nothing.
+    Does nothing where `serve` was not called. Never waits for another process; after `seconds` (None: never) it
+    contents itself with what it has, and the next run goes on. Raises nothing.
     """
     began = time.monotonic()
     note: Note = {"layer": "snapshot", "state": "off", "why": "not asked for", "made": False}
@@ -137,7 +137,7 @@ def _on(finder: "SnapshotFinder") -> "Note":
     return {"layer": "snapshot", "state": "on", "why": "", **facts}
 
 
-def _record(serving: _Serving, seconds: float) -> str:
+def _record(serving: _Serving, seconds: float | None) -> str:
     """The path of the new snapshot; "" where the one that serves will do."""
     import sys
 

@@ -14,6 +14,7 @@ from trainer_boot.layout import check, pack
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from trainer_boot.libraries import Libraries
+    from trainer_boot.prefetch import Pages
 
     # number of its folder among the places; offset, size, check of the code; is a package; time and size of the source
     ModuleEntry = tuple[int, int, int, bytes, bool, int, int]
@@ -44,9 +45,10 @@ class Index:
 
     `identity`, `records`: as snapshot_key has them. `places`: the folders it was made from. `extensions`: extension
     modules, of which only the place is known. `libraries`: what they need, as trainer_boot.libraries has it.
+    `pages`: what a start touches of them, as trainer_boot.prefetch has it.
     """
 
-    __slots__ = ("extensions", "identity", "libraries", "modules", "places", "records")
+    __slots__ = ("extensions", "identity", "libraries", "modules", "pages", "places", "records")
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class Index:
         modules: "dict[str, ModuleEntry]",
         extensions: "dict[str, ExtensionEntry]",
         libraries: "Libraries",
+        pages: "tuple[Pages, ...]",
     ) -> None:
         self.identity = identity
         self.records = records
@@ -63,6 +66,7 @@ class Index:
         self.modules = modules
         self.extensions = extensions
         self.libraries = libraries
+        self.pages = pages
 
 
 class Reader:
@@ -90,6 +94,12 @@ class Reader:
         data = window[offset - start : offset - start + size]
         return data if check(data) == expected else None  # type: ignore[arg-type]  # any buffer will do
 
+    def is_cold(self) -> bool:
+        """Whether one of a few pages of the code is not in memory."""
+        from trainer_boot.prefetch import is_absent
+
+        return any(is_absent(self._descriptor, self.size * eighths // 8) for eighths in (1, 4, 6))
+
     def close(self) -> None:
         """Nothing can be read afterwards. Leaves the descriptor alone where it has become somebody else's."""
         if _file_of(self._descriptor) == self._file:
@@ -116,7 +126,8 @@ def header(index: bytes, offset: int) -> bytes:
 
 def pack_index(index: Index) -> bytes:
     """As it lies in the file."""
-    return pack((index.identity, index.records, index.places, index.modules, index.extensions, index.libraries))
+    facts = (index.identity, index.records, index.places)
+    return pack((*facts, index.modules, index.extensions, index.libraries, index.pages))
 
 
 def open_snapshot(path: str) -> Reader:

@@ -92,21 +92,19 @@ def records(sites: "Sequence[str]") -> tuple[str, dict[str, set[str]]]:
     for each of `sites`, without those of editable distributions."""
     import hashlib
 
+    from trainer_boot import parallel
+
     total = hashlib.sha256()
     listed: dict[str, set[str]] = {}
     for site in sites:
         files = listed.setdefault(site, set())
-        for name in sorted(os.listdir(site)):
-            if not name.endswith((".dist-info", ".egg-info")):
-                continue
-            content = b""
-            for inside in ("RECORD", "METADATA", "PKG-INFO", ""):
-                content = _content(f"{site}/{name}/{inside}".rstrip("/"))
-                if content:
-                    break
+        names = [name for name in sorted(os.listdir(site)) if name.endswith((".dist-info", ".egg-info"))]
+        contents = parallel.each(_listing, [f"{site}/{name}" for name in names])
+        for number, name in enumerate(names):
+            content, is_record = contents[number]
             total.update(repr((site, name, len(content))).encode())
             total.update(content)
-            if inside == "RECORD" and not _editable(f"{site}/{name}"):
+            if is_record:
                 # a path with a comma or a quote in it is quoted, and is no module's
                 files.update(line.partition(",")[0] for line in content.decode(errors="replace").splitlines())
     return total.hexdigest(), listed
@@ -133,6 +131,15 @@ def _require_same(path: str, time: int, size: int) -> None:
         raise Aside(f"{path}: {error.strerror}") from None
     if (status.st_mtime_ns, status.st_size) != (time, size):
         raise Aside(f"{path} was edited")
+
+
+def _listing(information: str) -> tuple[bytes, bool]:
+    """What says most about a distribution; whether it is the RECORD of one that is not editable."""
+    for inside in ("RECORD", "METADATA", "PKG-INFO", ""):
+        content = _content(f"{information}/{inside}".rstrip("/"))
+        if content:
+            return content, inside == "RECORD" and not _editable(information)
+    return b"", False
 
 
 def _content(path: str) -> bytes:

@@ -6,8 +6,9 @@ import sys
 import time
 from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER, cache_from_source
+from itertools import chain
 
-from trainer_boot import libraries_making
+from trainer_boot import libraries_making, parallel, prefetch_making
 from trainer_boot.layout import check
 from trainer_boot.libraries import NOTHING
 from trainer_boot.snapshot_choice import Found, choose
@@ -19,7 +20,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from trainer_boot.snapshot_choice import Listed
     from trainer_boot.snapshot_format import Place, Reader
+
+    # marshalled; its check, is a package, time and size of the source
+    Code = tuple[bytes, tuple[bytes, bool, int, int]]
 
 SETTLED_SECONDS = 2.0
 PYC_HEADER = 16
@@ -35,10 +40,9 @@ def make(
     """Writes the snapshot of these modules (None: those that this process has imported) and returns its path.
 
     `sites`: the site-packages folders, in the order of sys.path. `cache`: the folder to write to (None: the usual
-    one). `previous`: what is in this one is taken over from it. After `seconds` no more is added, and what there is has
-    to do. Aside where there can be none now; OSError.
+    one). `previous`: what is in this one is taken over from it. After `seconds` no more code is looked for, and what
+    there is has to do. Aside where there can be none now; OSError.
     """
-    end = None if seconds is None else time.monotonic() + seconds
     folder = make_folder(cache)
     path = file_in(folder, identity(sites))
     lock = Lock(path)
@@ -50,73 +54,84 @@ def make(
         if previous is not None and previous.index.places != before:
             previous = None
         digest, listed = records(sites)
-        index = Index(identity(sites), digest, before, {}, {}, NOTHING)
-        found = _taken_over(index, previous) if previous else []
-        known = {each.name for each in found} | set(index.extensions)
-        names = [name for name in (list(sys.modules) if modules is None else modules) if name not in known]
-        folders = [each[0] for each in before]
-        chosen = [each for each in choose(names, sites, listed) if each.folder in folders]
-        _add_extensions(index, [each for each in chosen if each.is_extension])
-        found += [each for each in chosen if not each.is_extension]
-        paths = {name: f"{folders[number]}/{file}" for name, (number, file, *_) in index.extensions.items()}
-        index.libraries = libraries_making.record(paths, sites, previous.index.libraries if previous else None)
-        write(path, lambda descriptor: _write(descriptor, index, found, previous, end))
+        index = Index(identity(sites), digest, before, {}, {}, NOTHING, ())
+        fresh = _choose(index, list(sys.modules) if modules is None else list(modules), sites, listed, previous)
+        end = None if seconds is None else time.monotonic() + seconds
+        codes = parallel.each(_fresh, fresh, end)
+        if not any(codes.values()):
+            raise Aside("nothing could be added to it", remake=False)
+        old = previous.index if previous else None
+        files = {name: f"{before[number][0]}/{file}" for name, (number, file, *_) in index.extensions.items()}
+        index.libraries = libraries_making.record(files, sites, old.libraries if old else None)
+        index.pages = prefetch_making.record(old.pages if old else ())
+        write(path, lambda descriptor: _write(descriptor, index, previous, _in_order(fresh, codes)))
         prune(folder, path)
     finally:
         lock.release()
     return path
 
 
-def _taken_over(index: Index, previous: "Reader") -> "list[Found]":
-    """What a snapshot of the same environment has, in its order."""
-    index.extensions.update(previous.index.extensions)
-    found = []
-    for name, (number, _, _, _, is_package, *_) in previous.index.modules.items():
-        folder = index.places[number][0]
-        found.append(Found(name, folder, source_path(folder, name, is_package)[len(folder) + 1 :], is_package, False))
-    return found
-
-
-def _add_extensions(index: Index, found: "list[Found]") -> None:
+def _choose(
+    index: Index, names: list[str], sites: "Sequence[str]", listed: "Listed", previous: "Reader | None"
+) -> "list[Found]":
+    """Those with code that `previous` does not have; the extension modules go into the index right away."""
     numbers = {each[0]: number for number, each in enumerate(index.places)}
-    for each in found:
-        status = os.stat(f"{each.folder}/{each.file}")
-        index.extensions[each.name] = (numbers[each.folder], each.file, status.st_mtime_ns, status.st_size)
+    if previous is not None:
+        index.extensions.update(previous.index.extensions)
+        names = [name for name in names if name not in index.extensions and name not in previous.index.modules]
+    found = [each for each in choose(names, sites, listed) if each.folder in numbers]
+    extensions = [each for each in found if each.is_extension]
+    facts = parallel.each(lambda each: os.stat(f"{each.folder}/{each.file}"), extensions)
+    for number, each in enumerate(extensions):
+        entry = (numbers[each.folder], each.file, facts[number].st_mtime_ns, facts[number].st_size)
+        index.extensions[each.name] = entry
+    return [each for each in found if not each.is_extension]
 
 
-def _write(descriptor: int, index: Index, found: "list[Found]", previous: "Reader | None", end: float | None) -> None:
-    """The whole file; code that `previous` has is taken from there. Aside if the environment has changed meanwhile."""
+def _in_order(found: "list[Found]", codes: "dict[int, Code | None]") -> "Iterator[tuple[Found, Code]]":
+    for number, each in enumerate(found):
+        code = codes.get(number)
+        if code is not None:
+            yield each, code
+
+
+def _kept(previous: "Reader") -> "Iterator[tuple[Found, Code]]":
+    """What a snapshot of the same environment has, in its order; from the files what is damaged in it."""
+    for name, entry in previous.index.modules.items():
+        folder, is_package = previous.index.places[entry[0]][0], entry[4]
+        each = Found(name, folder, source_path(folder, name, is_package)[len(folder) + 1 :], is_package, False)
+        blob = previous.blob(entry)
+        code = _fresh(each) if blob is None else (bytes(blob), entry[3:])
+        if code is not None:
+            yield each, code
+
+
+def _write(descriptor: int, index: Index, previous: "Reader | None", added: "Iterable[tuple[Found, Code]]") -> None:
+    """The whole file. Aside if the environment has changed meanwhile."""
     numbers = {each[0]: number for number, each in enumerate(index.places)}
-    known = previous.index.modules if previous else {}
-    offset, fresh = HEADER_SIZE, 0
+    offset = HEADER_SIZE
     with open(descriptor, "wb", buffering=1 << 20, closefd=False) as file:
         file.write(bytes(HEADER_SIZE))
-        for each in found:
-            path = f"{each.folder}/{each.file}"
-            old = known.get(each.name)
-            taken = previous.blob(old) if previous and old else None
-            blob: bytes | memoryview
-            if old is not None and taken is not None:
-                blob, said = taken, old[3:]
-            elif end is not None and time.monotonic() > end:
-                break
-            else:
-                status = os.stat(path)
-                code = _blob(each.name, path, status)
-                if code is None:
-                    continue
-                blob, said = code, (check(code), each.is_package, status.st_mtime_ns, status.st_size)
-                fresh += 1
-            index.modules[each.name] = (numbers[each.folder], offset, len(blob), *said)
+        for each, (blob, facts) in chain(_kept(previous) if previous else (), added):
+            index.modules[each.name] = (numbers[each.folder], offset, len(blob), *facts)
             file.write(blob)
             offset += len(blob)
         packed = pack_index(index)
         file.write(packed)
-    if not fresh:
-        raise Aside("nothing could be added to it", remake=False)
     os.pwrite(descriptor, header(packed, offset), 0)
     if tuple(_places_now(index)) != index.places:
         raise Aside("the environment has changed meanwhile")
+
+
+def _fresh(each: "Found") -> "Code | None":
+    """From the module's files. None where there is none, or it can't be compiled."""
+    path = f"{each.folder}/{each.file}"
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    code = _blob(each.name, path, status)
+    return None if code is None else (code, (check(code), each.is_package, status.st_mtime_ns, status.st_size))
 
 
 def _places_now(index: Index) -> "Iterator[Place]":

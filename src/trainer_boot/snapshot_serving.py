@@ -44,7 +44,7 @@ class SnapshotFinder:
         self.served = 0  # modules' code
         self.placed = 0  # extension modules' files named
         self.damaged: list[str] = []
-        self.before: Callable[[str], None] = lambda module: None  # called with what is about to be loaded
+        self.before: list[Callable[[str], None]] = []  # called with the name of what is about to be loaded
         self._sites = sites
         self._folders = [place[0] for place in reader.index.places]
         self._hooks = list(sys.path_hooks)
@@ -82,7 +82,8 @@ class SnapshotFinder:
         code: CodeType = marshal.loads(blob)
         _fix_co_filename(code, path)
         self.served += 1
-        self.before(fullname)
+        for each in self.before:
+            each(fullname)
         return code
 
     def invalidate_caches(self) -> None:
@@ -100,7 +101,8 @@ class SnapshotFinder:
         spec = ModuleSpec(fullname, ExtensionFileLoader(fullname, origin), origin=origin)
         spec.has_location = True
         self.placed += 1
-        self.before(fullname)
+        for each in self.before:
+            each(fullname)
         return spec
 
     def _is_first(self, fullname: str, path: "Sequence[str] | None", number: int) -> bool:
