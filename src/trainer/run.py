@@ -36,7 +36,7 @@ def _run(resolved: Resolved, world: World, stop: StopRequest) -> int:
     with run_folder.locked(folder) if world.rank == 0 else contextlib.nullcontext():
         found = prepare(config, folder, stop) if world.rank == 0 else None
         startup.mark("data")
-        notes = startup.put_on(config.start.layers, config.start.check)
+        notes = startup.put_on(config.start.layers, config.start.check, config.start.node_local)
         startup.mark("layers")
         import torch  # noqa: F401  # the longest part of a start, marked as one
 

@@ -33,6 +33,12 @@ class Start(Section):
     )
     report: bool = setting(False, "print where the time of the start went (always in <run folder>/start)")
     check: str = setting("fast", "how the snapshot is compared with the environment", choices=("fast", "full"))
+    node_local: str = setting(
+        "auto",
+        "read the snapshot from a copy on the node ($TRAINER_NODE_DIR, else memory, else /tmp); auto: where it lies on "
+        "a shared file system",
+        choices=("auto", "on", "off"),
+    )
 
 
 class Model(Section):

@@ -83,8 +83,9 @@ def layers() -> tuple[str, ...]:
 
 def serve_early(words: list[str], environ: Mapping[str, str]) -> None:
     """Serves the standard library's modules from the snapshot before the configuration is read; `words`: the command's.
-    Not where one of them or a variable says which layers there are; where the run file does, `put_on` ends it again."""
-    if "TRAINER_START_LAYERS" in environ or any(word.startswith("--start.") for word in words):
+    Not where one of them or a variable sets anything of the start; what the run file sets, `put_on` sees to."""
+    said = any(word.startswith("--start.") for word in words)
+    if said or any(name.startswith("TRAINER_START_") for name in environ):
         return
     from trainer_boot import snapshot
 
@@ -98,7 +99,7 @@ def roomy(function: Callable[Parameters, Result], *arguments: Parameters.args, *
     return frames.roomy(function, *arguments, **options)
 
 
-def put_on(names: list[str], check: str) -> list[Note]:
+def put_on(names: list[str], check: str, node_local: str = "auto") -> list[Note]:
     """Puts the named layers of a fast start on; a note each says whether it is on, off, or has stepped aside, and why.
 
     Before the first `import torch` of the process, or those that have to come first step aside.
@@ -107,7 +108,7 @@ def put_on(names: list[str], check: str) -> list[Note]:
     from trainer_boot import layers
 
     _layers_on = bool(names)
-    return layers.put_on(names, check)
+    return layers.put_on(names, check, node_local)
 
 
 def take_off() -> None:

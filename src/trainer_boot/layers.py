@@ -5,7 +5,7 @@ LAYERS = ("gc", "snapshot", "prefetch", "libraries", "overlays")
 Note = dict[str, object]
 
 
-def put_on(names: list[str], check: str = "fast") -> list[Note]:
+def put_on(names: list[str], check: str = "fast", node_local: str = "auto") -> list[Note]:
     """Puts the named layers on, before torch is imported; a note each: layer, state (on, off, aside), why, and more."""
     notes: list[Note] = []
     for layer in LAYERS:
@@ -22,8 +22,8 @@ def put_on(names: list[str], check: str = "fast") -> list[Note]:
         elif layer == "snapshot":
             from trainer_boot import snapshot
 
-            going_on = snapshot.going_on() if check == "fast" else None
-            notes.append(going_on or snapshot.serve(check))
+            going_on = snapshot.going_on(node_local) if check == "fast" else None
+            notes.append(going_on or snapshot.serve(check, node_local=node_local))
         elif layer == "prefetch":
             from trainer_boot import prefetch
 

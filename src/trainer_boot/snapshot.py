@@ -8,6 +8,7 @@ environment it is), snapshot_place (where it is kept), snapshot_making, snapshot
 import time
 
 from trainer_boot import snapshot_place
+from trainer_boot.node_local import nearer
 from trainer_boot.snapshot_format import Aside, open_snapshot
 from trainer_boot.snapshot_key import compare, identity, site_folders
 
@@ -26,53 +27,64 @@ MAKING_SECONDS = 0.35
 class _Serving:
     """What `serve` was asked for, and whether a new snapshot would be served."""
 
-    def __init__(self, sites: "list[str]", cache: str | None, remake: bool) -> None:
+    def __init__(self, sites: "list[str]", cache: str | None, path: str, node_local: str) -> None:
         self.sites = sites
         self.cache = cache
-        self.remake = remake
+        self.path = path
+        self.node_local = node_local
+        self.remake = True
+        self.why = ""
 
 
 _serving: _Serving | None = None
 
 
-def serve(check: str = "fast", *, sites: "Sequence[str] | None" = None, cache: str | None = None) -> "Note":
+def serve(
+    check: str = "fast",
+    *,
+    sites: "Sequence[str] | None" = None,
+    cache: str | None = None,
+    node_local: str = "auto",
+) -> "Note":
     """From now on modules that are in the snapshot come from it. A note: layer, state (on, aside), why, path, modules,
     bytes.
 
     `check`: fast (one stat a folder) or full (every RECORD, every source). `sites`: the site-packages folders (None:
-    those on sys.path). `cache`: where the snapshot is kept (None: the usual place). Never raises for a file that is
+    those on sys.path). `cache`: where the snapshot is kept (None: the usual place). `node_local`: as node_local.nearer
+    has it. Never raises for a file that is
     missing, foreign or damaged: then imports are what they are without it.
     """
     global _serving
     from trainer_boot import snapshot_serving
 
     sites = site_folders() if sites is None else list(sites)
-    path = snapshot_place.find(identity(sites), cache)
+    _serving = serving = _Serving(sites, cache, snapshot_place.find(identity(sites), cache), node_local)
     snapshot_serving.withdraw()
     try:
         why = snapshot_serving.unusual() or ("" if sites else "there is no site-packages folder")
         if why:
             raise Aside(why, remake=False)
-        reader = open_snapshot(path)
+        place, serving.why = nearer(serving.path, node_local)
+        reader = open_snapshot(place)
         try:
             compare(reader.index, sites, check)
         except BaseException:
             reader.close()
             raise
     except Aside as aside:
-        _serving = _Serving(sites, cache, aside.remake)
-        return {"layer": "snapshot", "state": "aside", "why": aside.why, "path": path}
-    finder = snapshot_serving.install(reader, sites)
-    _serving = _Serving(sites, cache, True)
-    return _on(finder)
+        serving.remake = aside.remake
+        return {"layer": "snapshot", "state": "aside", "why": aside.why, "path": serving.path}
+    return _on(serving, snapshot_serving.install(reader, sites))
 
 
-def going_on() -> "Note | None":
-    """The note of `serve` again, where it was called before and serves; else None."""
+def going_on(node_local: str = "auto") -> "Note | None":
+    """The note of `serve` again, where it was called before for the same and serves; else None."""
     from trainer_boot.snapshot_serving import running
 
     finder = running()
-    return _on(finder) if finder and _serving and _serving.sites == site_folders() else None
+    if finder is None or _serving is None or (_serving.sites, _serving.node_local) != (site_folders(), node_local):
+        return None
+    return _on(_serving, finder)
 
 
 def report() -> "Note":
@@ -131,10 +143,9 @@ def withdraw() -> None:
     snapshot_serving.withdraw()
 
 
-def _on(finder: "SnapshotFinder") -> "Note":
-    reader = finder.reader
-    facts: Note = {"path": reader.path, "modules": len(finder.modules), "bytes": reader.size}
-    return {"layer": "snapshot", "state": "on", "why": "", **facts}
+def _on(serving: _Serving, finder: "SnapshotFinder") -> "Note":
+    facts: Note = {"path": serving.path, "modules": len(finder.modules), "bytes": finder.reader.size}
+    return {"layer": "snapshot", "state": "on", "why": serving.why, **facts}
 
 
 def _record(serving: _Serving, seconds: float | None) -> str:

@@ -80,6 +80,10 @@ class Environment:
         self.forget()
         return snapshot.serve(check, sites=[str(self.site)], cache=str(self.cache))
 
+    def serve_from_node(self) -> Note:
+        self.forget()
+        return snapshot.serve(sites=[str(self.site)], cache=str(self.cache), node_local="on")
+
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[Environment]:
