@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from trainer_boot.libraries import Libraries
     from trainer_boot.prefetch import Pages
+    from trainer_boot.snapshot_entry_points import Texts
 
     # number of its folder among the places; offset, size, check of the code; is a package; time and size of the source
     ModuleEntry = tuple[int, int, int, bytes, bool, int, int]
@@ -45,10 +46,10 @@ class Index:
 
     `identity`, `records`: as snapshot_key has them. `places`: the folders it was made from. `extensions`: extension
     modules, of which only the place is known. `libraries`: what they need, as trainer_boot.libraries has it.
-    `pages`: what a start touches of them, as trainer_boot.prefetch has it.
+    `pages`: what a start touches of them, as trainer_boot.prefetch has it. `texts`: the distributions' entry points.
     """
 
-    __slots__ = ("extensions", "identity", "libraries", "modules", "pages", "places", "records")
+    __slots__ = ("extensions", "identity", "libraries", "modules", "pages", "places", "records", "texts")
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class Index:
         extensions: "dict[str, ExtensionEntry]",
         libraries: "Libraries",
         pages: "tuple[Pages, ...]",
+        texts: "Texts",
     ) -> None:
         self.identity = identity
         self.records = records
@@ -67,6 +69,7 @@ class Index:
         self.extensions = extensions
         self.libraries = libraries
         self.pages = pages
+        self.texts = texts
 
 
 class Reader:
@@ -127,7 +130,7 @@ def header(index: bytes, offset: int) -> bytes:
 def pack_index(index: Index) -> bytes:
     """As it lies in the file."""
     facts = (index.identity, index.records, index.places)
-    return pack((*facts, index.modules, index.extensions, index.libraries, index.pages))
+    return pack((*facts, index.modules, index.extensions, index.libraries, index.pages, index.texts))
 
 
 def open_snapshot(path: str) -> Reader:

@@ -118,6 +118,10 @@ def source_path(site: str, name: str, is_package: bool) -> str:
 def _compare_fully(index: "Index", sites: "Sequence[str]") -> None:
     if records(sites)[0] != index.records:
         raise Aside("the RECORD of a distribution has changed")
+    from trainer_boot import snapshot_entry_points
+
+    if snapshot_entry_points.record(sites) != index.texts:
+        raise Aside("the entry points of a distribution have changed")
     for name, (number, _, _, _, is_package, *facts) in index.modules.items():
         _require_same(source_path(index.places[number][0], name, is_package), *facts)
     for number, file, *facts in index.extensions.values():

@@ -8,7 +8,7 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER, cache_from_source
 from itertools import chain
 
-from trainer_boot import libraries_making, parallel, prefetch_making
+from trainer_boot import libraries_making, parallel, prefetch_making, snapshot_entry_points
 from trainer_boot.layout import check
 from trainer_boot.libraries import NOTHING
 from trainer_boot.snapshot_choice import Found, choose
@@ -54,7 +54,7 @@ def make(
         if previous is not None and previous.index.places != before:
             previous = None
         digest, listed = records(sites)
-        index = Index(identity(sites), digest, before, {}, {}, NOTHING, ())
+        index = Index(identity(sites), digest, before, {}, {}, NOTHING, (), snapshot_entry_points.record(sites))
         fresh = _choose(index, list(sys.modules) if modules is None else list(modules), sites, listed, previous)
         end = None if seconds is None else time.monotonic() + seconds
         codes = parallel.each(_fresh, fresh, end)

@@ -13,6 +13,7 @@ from _imp import _fix_co_filename  # type: ignore[attr-defined]  # what importli
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import cache_from_source
 
+from trainer_boot import snapshot_entry_points
 from trainer_boot.snapshot_format import Aside
 from trainer_boot.snapshot_key import compare, source_path
 
@@ -34,6 +35,17 @@ class SnapshotLoader(SourceFileLoader):
         return super().get_code(fullname) if code is None else code
 
 
+class MetadataLoader(SnapshotLoader):
+    """Of importlib.metadata, which is told of the recorded entry points."""
+
+    def exec_module(self, module: "ModuleType") -> None:
+        """As ever; then tells it."""
+        super().exec_module(module)
+        finder = running()
+        if finder is not None:
+            snapshot_entry_points.serve(module, finder.texts)
+
+
 class SnapshotFinder:
     """On `sys.meta_path`, for one snapshot."""
 
@@ -41,6 +53,7 @@ class SnapshotFinder:
         self.reader = reader
         self.modules = reader.index.modules
         self.extensions = reader.index.extensions
+        self.texts = reader.index.texts
         self.served = 0  # modules' code
         self.placed = 0  # extension modules' files named
         self.damaged: list[str] = []
@@ -61,7 +74,8 @@ class SnapshotFinder:
             return None
         is_package = entry[4]
         origin = source_path(self._folders[entry[0]], fullname, is_package)
-        spec = ModuleSpec(fullname, SnapshotLoader(fullname, origin), origin=origin, is_package=is_package)
+        kind = MetadataLoader if fullname == snapshot_entry_points.MODULE else SnapshotLoader
+        spec = ModuleSpec(fullname, kind(fullname, origin), origin=origin, is_package=is_package)
         spec.has_location = True
         folder, _, name = origin.rpartition("/")
         if self._cached_suffix is not None:
@@ -92,6 +106,7 @@ class SnapshotFinder:
             compare(self.reader.index, self._sites, "fast")
         except Aside:
             self.modules, self.extensions = {}, {}
+            self.texts.clear()
 
     def _extension(self, fullname: str, path: "Sequence[str] | None") -> ModuleSpec | None:
         number, file, *_ = self.extensions[fullname]
@@ -148,6 +163,7 @@ def withdraw() -> None:
     if finder is not None:
         sys.meta_path.remove(finder)
         finder.reader.close()
+        finder.texts.clear()
 
 
 def unusual() -> str:

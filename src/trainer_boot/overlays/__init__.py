@@ -64,6 +64,7 @@ def _all() -> list[Overlay]:
     return [
         Overlay("operators' source", "torch._library.utils", "sources:place"),
         Overlay("operators' caller", "torch.library", "sources:caller"),
+        Overlay("overloads", "torch._jit_internal", "overloads:bodies"),
         Overlay("checks of sizes", "torch", "shapes:checks", both),
         Overlay("sizes of gradients", "torch.autograd", "shapes:gradients", both),
         Overlay("optimizers' methods", "torch.optim.optimizer", "disabled:optimizers"),
