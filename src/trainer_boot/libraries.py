@@ -7,7 +7,8 @@ and finds them loaded when the real one asks for them by name.
 
 Which symbol is bound to which stays the same. The linker goes through the libraries of what was opened, breadth first:
 the tiny object has nothing to bind to, and after it come the real one and all that it needs, in just that order, those
-too that were loaded before. `libraries_making` records the order; any doubt, and a library is not recorded.
+too that were loaded before. `libraries_making` records the order; any doubt, and a library is not recorded. Where this
+process has not loaded before what that one had, or has another library of the same name, all is left to the linker.
 """
 
 import os
@@ -19,15 +20,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from trainer_boot.layers import Note
 
-    # before which module; the path of the object that it opens, and of all that this needs, as the linker had them
+    # the path of the object that a module opens, and of all that this needs, as the linker had them
     Chain = tuple[str, ...]
-    # /etc/ld.so.cache: time, size; e_machine and e_flags of the objects; by module
-    Libraries = tuple[tuple[int, int], bytes, bytes, dict[str, Chain]]
+    # /etc/ld.so.cache: time, size; e_machine and e_flags of the objects; by module, with what of it was there before it;
+    # the own name of each library
+    Libraries = tuple[tuple[int, int], bytes, bytes, dict[str, tuple[Chain, Chain]], dict[str, str]]
 
 CACHE = "/etc/ld.so.cache"
 # each changes what the linker finds
 VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "GLIBC_TUNABLES", "LD_BIND_NOT", "LD_DYNAMIC_WEAK")
-NOTHING: "Libraries" = ((0, 0), b"", b"", {})
+NOTHING: "Libraries" = ((0, 0), b"", b"", {}, {})
 NEEDED, STRTAB, SYMTAB, STRSZ, SYMENT = 1, 5, 6, 10, 11
 LOAD, DYNAMIC, STACK = 1, 2, 0x6474E551
 READ, READ_WRITE = 4, 6
@@ -40,23 +42,39 @@ class Opener:
     """Opens what a module's library needs, right before the module is loaded."""
 
     def __init__(self, libraries: "Libraries", note: "Note") -> None:
-        _, self._machine, self._flags, chains = libraries
+        _, self._machine, self._flags, chains, self._names = libraries
         self._chains = dict(chains)
         self._note = note
         self._opened = 0
 
     def before(self, module: str) -> None:
         """Does nothing for a module of which nothing was recorded. A failure leaves all to the linker, and is noted."""
-        chain = self._chains.pop(module, None)
-        if chain is None:
+        found = self._chains.pop(module, None)
+        if found is None:
             return
+        chain, given = found
         try:
+            self._require_fitting(chain, given)
             self._open(stub(chain, self._machine, self._flags))
+        except Aside as aside:
+            self._note["why"] = f"{module}: {aside.why}"
         except (OSError, ImportError, AttributeError) as error:
             self._note.update(state="aside", why=str(error))
             self._chains.clear()
         else:
             self._note["opened"] = self._opened = self._opened + 1
+
+    def _require_fitting(self, chain: "Chain", given: "Chain") -> None:
+        from trainer_boot.libraries_making import loaded, own_name
+
+        paths = loaded()
+        missing = next((path for path in given if path not in paths), "")
+        if missing:
+            raise Aside(f"{missing} is not loaded yet")
+        names = {self._names.get(path, os.path.basename(path)) for path in chain}
+        for path in paths:
+            if path not in chain and (self._names.get(path) or own_name(path)) in names:
+                raise Aside(f"{path} has the name of another library")
 
     def _open(self, content: bytes) -> None:
         from _ctypes import dlopen  # torch imports ctypes in any case

@@ -72,13 +72,13 @@ def record(extensions: "Mapping[str, str]", sites: "Sequence[str]", previous: "L
         return NOTHING
     try:
         found = _record(extensions, sites)
-    except (OSError, Ambiguous, AttributeError):
+    except Exception:  # a linker that is another one in some way: then it does the work, as ever
         found = NOTHING
     if previous is None or previous[0] != linker_cache():
         return found
     if found[:3] != previous[:3]:
         return previous
-    return (*found[:3], {**previous[3], **found[3]})
+    return (*found[:3], {**previous[3], **found[3]}, {**previous[4], **found[4]})
 
 
 def _record(extensions: "Mapping[str, str]", sites: "Sequence[str]") -> "Libraries":
@@ -96,7 +96,7 @@ def _record(extensions: "Mapping[str, str]", sites: "Sequence[str]") -> "Librari
             by_name.setdefault(name, []).append(path)
     roots = {path: name for name, path in extensions.items()}
     roots.update({f"{site}/{GLOBAL_DEPENDENCIES}": "torch" for site in sites})
-    chains: dict[str, Chain] = {}
+    chains: dict[str, tuple[Chain, Chain]] = {}
     before: set[str] = set()
     for path in paths:  # in the order of loading
         if path in roots and path in libraries:
@@ -107,14 +107,22 @@ def _record(extensions: "Mapping[str, str]", sites: "Sequence[str]") -> "Librari
             fresh = [each for each in chain[1:] if each not in before]
             before.update(chain)
             if any(each.startswith(f"{site}/") for each in fresh for site in sites):
-                chains[roots[path]] = chain
+                earlier = paths[: paths.index(path)]
+                chains[roots[path]] = chain, tuple(each for each in chain if each in earlier)
     if not chains or _has_variants():
         return NOTHING
-    kinds = {(libraries[path].machine, libraries[path].flags) for chain in chains.values() for path in chain}
+    kinds = {(libraries[path].machine, libraries[path].flags) for chain, _ in chains.values() for path in chain}
     if len(kinds) != 1 or cache != linker_cache():
         return NOTHING
     ((machine, flags),) = kinds
-    return cache, machine, flags, chains
+    names = {path: library.soname or os.path.basename(path) for path, library in libraries.items()}
+    return cache, machine, flags, chains, names
+
+
+def own_name(path: str) -> str:
+    """What the linker knows the library by, besides its path."""
+    library = _library(path)
+    return library.soname if library and library.soname else os.path.basename(path)
 
 
 def _library(path: str) -> Library | None:

@@ -1,5 +1,6 @@
 """Shared objects by their paths: torch's are opened without a search, and each symbol is bound as ever."""
 
+import ctypes
 import json
 import os
 import re
@@ -93,8 +94,10 @@ def test_it_steps_aside_where_the_linker_is_told_to_look_elsewhere(folder: Path)
 def test_a_library_that_is_gone_leaves_all_to_the_linker(tmp_path: Path) -> None:
     (machine, flags) = (Path(sys.executable).read_bytes()[18:20], Path(sys.executable).read_bytes()[48:52])
     note: Note = {"state": "on"}
-    chain = (f"{tmp_path}/libgone.so",)
-    opener = libraries.Opener(((0, 0), machine, flags, {"mine": chain, "other": chain}), note)
+    chain: libraries.Chain = (f"{tmp_path}/libgone.so",)
+    none: libraries.Chain = ()
+    chains = {"mine": (chain, none), "other": (chain, none)}
+    opener = libraries.Opener(((0, 0), machine, flags, chains, {}), note)
     opener.before("yours")
     assert note == {"state": "on"}
     opener.before("mine")
@@ -134,3 +137,46 @@ def test_two_libraries_of_one_name_are_left_alone(tmp_path: Path) -> None:
     assert libraries_making._chain(root, each, {"libx.so": [one]}) == (root, one)
     with pytest.raises(libraries_making.Ambiguous):
         libraries_making._chain(root, each, {"libx.so": [one, two]})
+
+
+def compiled(place: Path, value: int, *options: str) -> str:
+    """A small library whose function `value_of_it` gives the value."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    source = place.with_suffix(".c")
+    source.write_text(f"int value_of_it(void) {{ return {value}; }}\n")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(place), str(source), *options], check=True)
+    return str(place)
+
+
+def opener(note: Note, chain: tuple[str, ...], given: tuple[str, ...], name: str) -> libraries.Opener:
+    head = Path(sys.executable).read_bytes()[:64]
+    chains = {"mine": (chain, given)}
+    return libraries.Opener(((0, 0), head[18:20], head[48:52], chains, dict.fromkeys(chain, name)), note)
+
+
+def test_a_library_of_that_name_from_elsewhere_is_the_one_that_stays(tmp_path: Path) -> None:
+    """By name the linker would take the one that is there; by path it would load a second one."""
+    name = f"libtwice{os.getpid()}.so"
+    here = compiled(tmp_path / "here/any.so", 1, f"-Wl,-soname,{name}")
+    other = compiled(tmp_path / "other/some.so", 2, f"-Wl,-soname,{name}")
+    assert ctypes.CDLL(here).value_of_it() == 1
+    note: Note = {"state": "on"}
+    opener(note, (other,), (), name).before("mine")
+    assert note == {"state": "on", "why": f"mine: {here} has the name of another library"}
+    assert other not in libraries_making.loaded()
+
+
+def test_what_was_loaded_before_has_to_be_loaded_now(tmp_path: Path) -> None:
+    name = f"libgiven{os.getpid()}.so"
+    place = compiled(tmp_path / name, 3, f"-Wl,-soname,{name}")
+    note: Note = {"state": "on"}
+    opener(note, (place,), (place,), name).before("mine")
+    assert note["why"] == f"mine: {place} is not loaded yet"
+    opener(note, (place,), (), name).before("mine")
+    assert place in libraries_making.loaded()
+    assert note["opened"] == 1
+    opener(note, (place,), (place,), name).before("mine")
+    assert note["state"] == "on"
