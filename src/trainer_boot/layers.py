@@ -13,7 +13,7 @@ def put_on(names: list[str], check: str = "fast", node_local: str = "auto") -> l
             if layer == "snapshot":
                 from trainer_boot import snapshot
 
-                snapshot.withdraw()  # it may serve already
+                snapshot.pause()  # it may serve already
             notes.append({"layer": layer, "state": "off", "why": "not asked for"})
         elif layer == "gc":
             from trainer_boot import collecting

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     # the path of the object that a module opens, and of all that this needs, as the linker had them
     Chain = tuple[str, ...]
-    # /etc/ld.so.cache: time, size; e_machine and e_flags of the objects; by module, with what of it was there before it;
+    # /etc/ld.so.cache: time, size; e_machine and e_flags of the objects; by module, and what of it was there before;
     # the own name of each library
     Libraries = tuple[tuple[int, int], bytes, bytes, dict[str, tuple[Chain, Chain]], dict[str, str]]
 

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 GLOBAL_DEPENDENCIES = "torch/lib/libtorch_global_deps.so"  # what torch opens before its own extension module
 NEEDED, STRTAB, SONAME = 1, 5, 14
+PATHS = (15, 29)
 # a library that stands in for another one changes the order
 FILTERS = (0x7FFFFFFD, 0x7FFFFFFF)
-LONGEST_NAME = 512
+LONGEST_NAME = 8192
 
 
 class Ambiguous(Exception):
@@ -27,12 +28,14 @@ class Ambiguous(Exception):
 
 
 class Library:
-    """A loaded object: its path as the linker has it, its own name, the names that it needs, its kind of processor."""
+    """A loaded object: its path as the linker has it, its own name, the names that it needs, the folders where it wants
+    them looked for, its kind of processor."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.soname = ""
         self.needed: list[str] = []
+        self.folders: list[str] = []
         with open(path, "rb") as file:
             self._read(file.fileno())
 
@@ -57,12 +60,15 @@ class Library:
         for tag, value in tags[: next((n for n, each in enumerate(tags) if not each[0]), len(tags))]:
             if tag in FILTERS:
                 raise Ambiguous(f"{self.path} stands in for another library")
-            if tag in (NEEDED, SONAME):
+            if tag in (NEEDED, SONAME, *PATHS):
                 name = os.fsdecode(os.pread(descriptor, LONGEST_NAME, text_at + value).partition(b"\0")[0])
                 if tag == NEEDED:
                     self.needed.append(name)
-                else:
+                elif tag == SONAME:
                     self.soname = name
+                else:
+                    origin = os.path.dirname(self.path)
+                    self.folders += name.replace("${ORIGIN}", origin).replace("$ORIGIN", origin).split(":")
 
 
 def record(extensions: "Mapping[str, str]", sites: "Sequence[str]", previous: "Libraries | None" = None) -> "Libraries":
@@ -83,6 +89,8 @@ def record(extensions: "Mapping[str, str]", sites: "Sequence[str]", previous: "L
 
 def _record(extensions: "Mapping[str, str]", sites: "Sequence[str]") -> "Libraries":
     cache = linker_cache()
+    with open(CACHE, "rb") as file:
+        listing = file.read()
     paths = loaded()
     libraries: dict[str, Library] = {}
     by_name: dict[str, list[str]] = {}
@@ -108,8 +116,9 @@ def _record(extensions: "Mapping[str, str]", sites: "Sequence[str]") -> "Librari
             before.update(chain)
             if any(each.startswith(f"{site}/") for each in fresh for site in sites):
                 earlier = paths[: paths.index(path)]
-                chains[roots[path]] = chain, tuple(each for each in chain if each in earlier)
-    if not chains or _has_variants():
+                given = [each for each in chain if each in earlier and not _is_found(each, chain, libraries, listing)]
+                chains[roots[path]] = chain, tuple(given)
+    if not chains or b"/glibc-hwcaps/" in listing:  # libraries for some kinds of processors only
         return NOTHING
     kinds = {(libraries[path].machine, libraries[path].flags) for chain, _ in chains.values() for path in chain}
     if len(kinds) != 1 or cache != linker_cache():
@@ -169,13 +178,14 @@ def _chain(root: str, libraries: "Mapping[str, Library]", by_name: "Mapping[str,
     return tuple(chain)
 
 
-def _has_variants() -> bool:
-    """Whether the system has libraries for some kinds of processors only."""
-    try:
-        with open(CACHE, "rb") as file:
-            return b"/glibc-hwcaps/" in file.read()
-    except OSError:
-        return True
+def _is_found(path: str, chain: "Chain", libraries: "Mapping[str, Library]", listing: bytes) -> bool:
+    """Whether the linker would find that library of the system even if it had not been loaded before: it is in the
+    system's list, and none of those that may need it has a folder of its own with such a name in it."""
+    if b"\0" + os.fsencode(path) + b"\0" not in listing:
+        return False
+    name = os.path.basename(path)
+    folders = {folder for each in chain for folder in libraries[each].folders if folder}
+    return not any("$" in folder or os.path.lexists(f"{folder}/{name}") for folder in folders)
 
 
 def _number(data: bytes, at: int, size: int) -> int:

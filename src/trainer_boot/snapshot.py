@@ -134,8 +134,15 @@ def record_if_missing(seconds: float | None = MAKING_SECONDS) -> "Note":
     return note
 
 
+def pause() -> None:
+    """Ends serving; what was imported stays, and a snapshot may still be recorded."""
+    from trainer_boot import snapshot_serving
+
+    snapshot_serving.withdraw()
+
+
 def withdraw() -> None:
-    """Ends serving; what was imported stays."""
+    """Ends serving, as if `serve` had not been called; what was imported stays."""
     global _serving
     from trainer_boot import snapshot_serving
 

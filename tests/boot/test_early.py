@@ -62,7 +62,7 @@ def test_a_full_check_is_made_even_so(calls: Calls) -> None:
 
 def test_a_run_file_without_the_layer_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = []
-    monkeypatch.setattr(snapshot, "withdraw", lambda: ended.append(True))
+    monkeypatch.setattr(snapshot, "pause", lambda: ended.append(True))
     notes = layers.put_on([])
     assert ended == [True]
     assert {note["state"] for note in notes} == {"off"}

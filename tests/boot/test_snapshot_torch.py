@@ -57,6 +57,25 @@ def test_a_step_of_torch_from_the_snapshot_is_the_same_to_the_last_bit(tmp_path:
     assert served["report"]["damaged"] == []
 
 
+def test_the_command_makes_one_that_a_run_is_served_from(tmp_path: Path) -> None:
+    variables = {**os.environ, "TRAINER_SNAPSHOT_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+
+    def command() -> str:
+        words = [sys.executable, "-m", "trainer", "env", "snapshot"]
+        done = subprocess.run(
+            words, env=variables, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    first = command()
+    assert int(first.split()[1]) > 1000
+    assert command() == f"up to date: {first}"
+    served = step(tmp_path / "cache")
+    assert (served["note"]["state"], served["made"]) == ("on", False)
+    assert served["report"]["served"] > 500
+
+
 class Notes:
     """What the layer says, one after the other."""
 
