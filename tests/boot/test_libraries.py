@@ -180,3 +180,17 @@ def test_what_was_loaded_before_has_to_be_loaded_now(tmp_path: Path) -> None:
     assert note["opened"] == 1
     opener(note, (place,), (place,), name).before("mine")
     assert note["state"] == "on"
+
+
+def test_a_library_of_the_system_is_found_anyway_unless_a_folder_of_the_chain_has_it(tmp_path: Path) -> None:
+    root = compiled(tmp_path / "root/libroot.so", 1, "-Wl,-rpath,$ORIGIN/../extra:/elsewhere")
+    library = libraries_making.Library(root)
+    assert library.folders == [f"{tmp_path}/root/../extra", "/elsewhere"]
+    path, known = "/lib/libsystem.so.1", {root: library, "/lib/libsystem.so.1": libraries_making.Library(root)}
+    known[path].folders.clear()
+    listing = b"\0/lib/libsystem.so.1\0"
+    assert libraries_making._is_found(path, (root, path), known, listing)
+    assert not libraries_making._is_found(path, (root, path), known, b"\0/other/lib/libsystem.so.1\0")
+    (tmp_path / "extra").mkdir()
+    (tmp_path / "extra/libsystem.so.1").touch()
+    assert not libraries_making._is_found(path, (root, path), known, listing)
