@@ -110,6 +110,10 @@ def _run(name: str, arguments: list[str]) -> int:
         from trainer.errors import UserError
 
         raise UserError(f"no such command: {name}", nearest(name, list(COMMANDS)) or "`trainer --help` lists them", 2)
+    if name in ("train", "exec"):
+        from trainer import startup
+
+        startup.serve_early(arguments, os.environ)
     from importlib import import_module
 
     command = import_module(f"trainer.commands.{COMMANDS[name][0]}")

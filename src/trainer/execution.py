@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def load(program: Program, start: Start, world: World) -> "list[Note]":
     """Puts the layers on and imports what the program will import first; the layers' notes."""
     startup.begin()
-    notes = startup.put_on(start.layers, start.check, why_not_forked(world))
+    notes = startup.put_on(start.layers, start.check, start.node_local, why_not_forked(world))
     startup.mark("layers")
     program.import_first()
     startup.mark("imports")
@@ -35,6 +35,7 @@ def load_for_ranks(program: Program, start: Start) -> "list[Note]":
     notes = load(program, start, PARENT)
     import torch.distributed  # noqa: F401  # for the store, and by every rank
 
+    startup.settle()
     startup.mark("imports of ranks")
     return notes
 

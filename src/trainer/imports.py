@@ -20,7 +20,7 @@ OF_RANKS = ("torch.distributed", "trainer.launch.comm", "trainer.parallel.ddp")
 
 def bring_in(config: Config, world: World) -> "list[Note]":
     """Puts the layers on and imports what a run needs; the layers' notes. Nothing is computed, no device is touched."""
-    notes = startup.put_on(config.start.layers, config.start.check, why_not_forked(world))
+    notes = startup.put_on(config.start.layers, config.start.check, config.start.node_local, why_not_forked(world))
     startup.mark("layers")
     import torch  # noqa: F401  # marked as one phase
 
@@ -41,6 +41,7 @@ def bring_in_for_ranks(config: Config) -> "list[Note]":
         names.append(f"trainer.models.{config.model.kind}")
     for name in names:
         import_module(name)
+    startup.settle()
     startup.take_off()
     startup.mark("imports of ranks")
     return notes

@@ -32,7 +32,7 @@ def run(resolved: Resolved, world: World, stop: StopRequest, notes: "list[Note] 
     else:
         startup.put_on_again(resolved.config.start.layers)
     try:
-        return _run(resolved, world, stop, notes)
+        return startup.roomy(_run, resolved, world, stop, notes)
     finally:
         startup.take_off()  # an error may have come before the loop
 

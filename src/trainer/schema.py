@@ -25,13 +25,21 @@ class Start(Section):
     """How the run gets going. Every layer steps aside by itself where it does not know what it sees."""
 
     layers: list[str] = setting(
-        ["gc", "snapshot", "overlays", "fork", "exit"],
-        "layers of the fast start: gc (no collection while importing), snapshot (the environment's code from a file), "
-        "overlays (what only torch.compile needs comes when it is wanted), fork (ranks of --nproc are forked from one "
-        "process that has imported), exit (ends without taking the interpreter apart); an empty list: a plain start",
+        ["gc", "snapshot", "prefetch", "libraries", "overlays", "fork", "exit"],
+        "layers of the fast start: gc (no collection while importing), snapshot (Python code of the environment and of "
+        "the library from one file), prefetch (pages of shared objects are read at once where they are not in memory), "
+        "libraries (shared objects are opened where they were found before), overlays (what only torch.compile needs "
+        "comes when it is wanted), fork (ranks of --nproc are forked from one process that has imported), exit (ends "
+        "without taking the interpreter apart); an empty list: a plain start",
     )
     report: bool = setting(False, "print where the time of the start went (always in <run folder>/start)")
     check: str = setting("fast", "how the snapshot is compared with the environment", choices=("fast", "full"))
+    node_local: str = setting(
+        "auto",
+        "read the snapshot from a copy on the node ($TRAINER_NODE_DIR, else memory, else /tmp); auto: where it lies on "
+        "a shared file system",
+        choices=("auto", "on", "off"),
+    )
 
 
 class Model(Section):

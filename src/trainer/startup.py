@@ -6,12 +6,16 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable, Mapping
+    from typing import Any, ParamSpec, TypeVar
 
     from trainer_boot.environment import Problem
     from trainer_boot.finder import BundleFinder
     from trainer_boot.layers import Note
     from trainer_boot.report import Phase
+
+    Parameters = ParamSpec("Parameters")
+    Result = TypeVar("Result")
 
 # what a start is made faster by: the boot package's layers, and the trainer's own
 OWN_LAYERS = ("fork", "exit")
@@ -81,7 +85,25 @@ def layers() -> tuple[str, ...]:
     return (*LAYERS, *OWN_LAYERS)
 
 
-def put_on(names: list[str], check: str, not_forked: str = "there is one rank") -> list[Note]:
+def serve_early(words: list[str], environ: Mapping[str, str]) -> None:
+    """Serves the standard library's modules from the snapshot before the configuration is read; `words`: the command's.
+    Not where one of them or a variable sets anything of the start; what the run file sets, `put_on` sees to."""
+    said = any(word.startswith("--start.") for word in words)
+    if said or any(name.startswith("TRAINER_START_") for name in environ):
+        return
+    from trainer_boot import snapshot
+
+    snapshot.serve()
+
+
+def roomy(function: Callable[Parameters, Result], *arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
+    """Calls the function, with room for the frames of what it calls: see trainer_boot.frames."""
+    from trainer_boot import frames
+
+    return frames.roomy(function, *arguments, **options)
+
+
+def put_on(names: list[str], check: str, node_local: str = "auto", not_forked: str = "there is one rank") -> list[Note]:
     """Puts the named layers of a fast start on; a note each says whether it is on, off, or has stepped aside, and why.
 
     Before the first `import torch` of the process, or those that have to come first step aside. `not_forked`: why ranks
@@ -92,7 +114,7 @@ def put_on(names: list[str], check: str, not_forked: str = "there is one rank") 
 
     _layers_on = bool(names)
     _leaves_fast = "exit" in names
-    notes = layers.put_on(names, check)
+    notes = layers.put_on(names, check, node_local)
     for name in OWN_LAYERS:
         why = not_forked if name == "fork" else ""
         state = "aside" if why else "on"
@@ -109,6 +131,13 @@ def put_on_again(names: list[str]) -> None:
 
         _layers_on = True
         collecting.pause()
+
+
+def settle() -> None:
+    """Waits for what reads ahead in threads: a process that forks may have one only."""
+    from trainer_boot import prefetch
+
+    prefetch.finish()
 
 
 def leaves_fast() -> bool:
@@ -133,13 +162,13 @@ def served() -> dict[str, object]:
     return {name: value for name, value in snapshot.report().items() if name in ("served", "damaged")}
 
 
-def record_snapshot() -> Note:
+def record_snapshot(patient: bool = False) -> Note:
     """At the end of a run: makes the snapshot that the next start is served from, where there is none; a note. Never
-    fails."""
+    fails. `patient`: however long it takes; else what a run's end may take, and the next run adds to it."""
     try:
         from trainer_boot import snapshot
 
-        return snapshot.record_if_missing()
+        return snapshot.record_if_missing(None if patient else snapshot.MAKING_SECONDS)
     except Exception as error:  # training is done; nothing about the next start may spoil it
         return {"layer": "snapshot", "state": "aside", "why": f"{type(error).__name__}: {error}"}
 

@@ -8,6 +8,7 @@ environment it is), snapshot_place (where it is kept), snapshot_making, snapshot
 import time
 
 from trainer_boot import snapshot_place
+from trainer_boot.node_local import nearer
 from trainer_boot.snapshot_format import Aside, open_snapshot
 from trainer_boot.snapshot_key import compare, identity, site_folders
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from trainer_boot.layers import Note
+    from trainer_boot.snapshot_serving import SnapshotFinder
 
 # beyond so many modules that came from files of their own, the snapshot is made anew with them
 WORTH_ADDING = 20
@@ -25,57 +27,80 @@ MAKING_SECONDS = 0.35
 class _Serving:
     """What `serve` was asked for, and whether a new snapshot would be served."""
 
-    def __init__(self, sites: "list[str]", cache: str | None, remake: bool) -> None:
+    def __init__(self, sites: "list[str]", cache: str | None, path: str, node_local: str) -> None:
         self.sites = sites
         self.cache = cache
-        self.remake = remake
+        self.path = path
+        self.node_local = node_local
+        self.remake = True
+        self.why = ""
 
 
 _serving: _Serving | None = None
 
 
-def serve(check: str = "fast", *, sites: "Sequence[str] | None" = None, cache: str | None = None) -> "Note":
+def serve(
+    check: str = "fast",
+    *,
+    sites: "Sequence[str] | None" = None,
+    cache: str | None = None,
+    node_local: str = "auto",
+) -> "Note":
     """From now on modules that are in the snapshot come from it. A note: layer, state (on, aside), why, path, modules,
     bytes.
 
     `check`: fast (one stat a folder) or full (every RECORD, every source). `sites`: the site-packages folders (None:
-    those on sys.path). `cache`: where the snapshot is kept (None: the usual place). Never raises for a file that is
+    those on sys.path). `cache`: where the snapshot is kept (None: the usual place). `node_local`: as node_local.nearer
+    has it. Never raises for a file that is
     missing, foreign or damaged: then imports are what they are without it.
     """
     global _serving
     from trainer_boot import snapshot_serving
 
     sites = site_folders() if sites is None else list(sites)
-    path = snapshot_place.find(identity(sites), cache)
+    _serving = serving = _Serving(sites, cache, snapshot_place.find(identity(sites), cache), node_local)
     snapshot_serving.withdraw()
     try:
         why = snapshot_serving.unusual() or ("" if sites else "there is no site-packages folder")
         if why:
             raise Aside(why, remake=False)
-        reader = open_snapshot(path)
+        place, serving.why = nearer(serving.path, node_local)
+        reader = open_snapshot(place)
         try:
             compare(reader.index, sites, check)
         except BaseException:
             reader.close()
             raise
     except Aside as aside:
-        _serving = _Serving(sites, cache, aside.remake)
-        return {"layer": "snapshot", "state": "aside", "why": aside.why, "path": path}
-    finder = snapshot_serving.install(reader, sites)
-    _serving = _Serving(sites, cache, True)
-    facts: Note = {"path": path, "modules": len(finder.modules), "bytes": reader.size}
-    return {"layer": "snapshot", "state": "on", "why": "", **facts}
+        serving.remake = aside.remake
+        return {"layer": "snapshot", "state": "aside", "why": aside.why, "path": serving.path}
+    return _on(serving, snapshot_serving.install(reader, sites))
+
+
+def going_on(node_local: str = "auto") -> "Note | None":
+    """The note of `serve` again, where it was called before for the same and serves; else None."""
+    from trainer_boot.snapshot_serving import running
+
+    finder = running()
+    if finder is None or _serving is None or (_serving.sites, _serving.node_local) != (site_folders(), node_local):
+        return None
+    return _on(_serving, finder)
 
 
 def report() -> "Note":
-    """What was served so far: layer, state, path, served (modules), damaged (names of those that came from their files
-    since their code in the snapshot was damaged)."""
+    """What was served so far: layer, state, path, served (modules), placed (extension modules), damaged (names of those
+    that came from their files since their code in the snapshot was damaged)."""
     from trainer_boot.snapshot_serving import running
 
     finder = running()
     if finder is None:
         return {"layer": "snapshot", "state": "off", "why": "nothing is served"}
-    facts: Note = {"path": finder.reader.path, "served": finder.served, "damaged": list(finder.damaged)}
+    facts: Note = {
+        "path": finder.reader.path,
+        "served": finder.served,
+        "placed": finder.placed,
+        "damaged": list(finder.damaged),
+    }
     return {"layer": "snapshot", "state": "on", "why": "", **facts}
 
 
@@ -88,12 +113,12 @@ def make(
     return snapshot_making.make(modules, site_folders() if sites is None else sites, cache)
 
 
-def record_if_missing(seconds: float = MAKING_SECONDS) -> "Note":
+def record_if_missing(seconds: float | None = MAKING_SECONDS) -> "Note":
     """At the end of a run: makes a snapshot where none, or one of another environment, was found, or where many modules
     were not in it. A note: layer, state (on: there is one for the next start; aside; off), why, made, path, seconds.
 
-    Does nothing where `serve` was not called. Never waits for another process; after `seconds` it contents itself with
-    what it has, and the next run goes on. Raises nothing.
+    Does nothing where `serve` was not called. Never waits for another process; after `seconds` (None: never) it
+    contents itself with what it has, and the next run goes on. Raises nothing.
     """
     began = time.monotonic()
     note: Note = {"layer": "snapshot", "state": "off", "why": "not asked for", "made": False}
@@ -109,8 +134,15 @@ def record_if_missing(seconds: float = MAKING_SECONDS) -> "Note":
     return note
 
 
+def pause() -> None:
+    """Ends serving; what was imported stays, and a snapshot may still be recorded."""
+    from trainer_boot import snapshot_serving
+
+    snapshot_serving.withdraw()
+
+
 def withdraw() -> None:
-    """Ends serving; what was imported stays."""
+    """Ends serving, as if `serve` had not been called; what was imported stays."""
     global _serving
     from trainer_boot import snapshot_serving
 
@@ -118,25 +150,26 @@ def withdraw() -> None:
     snapshot_serving.withdraw()
 
 
-def _record(serving: _Serving, seconds: float) -> str:
+def _on(serving: _Serving, finder: "SnapshotFinder") -> "Note":
+    facts: Note = {"path": serving.path, "modules": len(finder.modules), "bytes": finder.reader.size}
+    return {"layer": "snapshot", "state": "on", "why": serving.why, **facts}
+
+
+def _record(serving: _Serving, seconds: float | None) -> str:
     """The path of the new snapshot; "" where the one that serves will do."""
     import sys
 
-    from trainer_boot import snapshot_making
-    from trainer_boot.snapshot_key import records
+    from trainer_boot import snapshot_choice, snapshot_making
     from trainer_boot.snapshot_serving import running
 
     finder = running()
-    known = list(finder.modules) if finder else []
     if finder is None and not serving.remake:
         raise Aside("a new one would not be served either", remake=False)
-    names = dict.fromkeys([*known, *sys.modules])
-    fresh = [name for name in names if finder is None or name not in finder.modules]
     if finder is not None:
         compare(finder.reader.index, serving.sites, "fast")
-        if len(fresh) < WORTH_ADDING:
+        fresh = [name for name in sys.modules if name not in finder.modules and name not in finder.extensions]
+        if snapshot_choice.foreign(fresh, serving.sites) < WORTH_ADDING:
             return ""
-        listed = records(serving.sites)[1]
-        if sum(1 for _ in snapshot_making.choose(fresh, serving.sites, listed)) < WORTH_ADDING:
+        if sum(1 for _ in snapshot_choice.choose(fresh, serving.sites)) < WORTH_ADDING:
             return ""
-    return snapshot_making.make(names, serving.sites, serving.cache, seconds, finder.reader if finder else None)
+    return snapshot_making.make(None, serving.sites, serving.cache, seconds, finder.reader if finder else None)

@@ -13,12 +13,18 @@ from trainer_boot.layout import check, pack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from trainer_boot.libraries import Libraries
+    from trainer_boot.prefetch import Pages
+    from trainer_boot.snapshot_entry_points import Texts
+
     # number of its folder among the places; offset, size, check of the code; is a package; time and size of the source
     ModuleEntry = tuple[int, int, int, bytes, bool, int, int]
+    # number of its folder; path in it, time and size of the shared object
+    ExtensionEntry = tuple[int, str, int, int]
     # a folder: path, time of change in nanoseconds, size, links, digest of the names in it
     Place = tuple[str, int, int, int, str]
 
-SIGNATURE = b"TRNRSNP\x01"
+SIGNATURE = b"TRNRSNP\x02"
 WORDS = 4
 CHECK_AT = len(SIGNATURE) + 8 + 8 * WORDS
 HEADER_SIZE = CHECK_AT + 8
@@ -38,18 +44,32 @@ class Aside(Exception):
 class Index:
     """What a snapshot says of itself: for which environment it was made, and where in it which module lies.
 
-    `identity`, `records`: as snapshot_key has them. `places`: the folders it was made from.
+    `identity`, `records`: as snapshot_key has them. `places`: the folders it was made from. `extensions`: extension
+    modules, of which only the place is known. `libraries`: what they need, as trainer_boot.libraries has it.
+    `pages`: what a start touches of them, as trainer_boot.prefetch has it. `texts`: the distributions' entry points.
     """
 
-    __slots__ = ("identity", "modules", "places", "records")
+    __slots__ = ("extensions", "identity", "libraries", "modules", "pages", "places", "records", "texts")
 
     def __init__(
-        self, identity: str, records: str, places: "tuple[Place, ...]", modules: "dict[str, ModuleEntry]"
+        self,
+        identity: str,
+        records: str,
+        places: "tuple[Place, ...]",
+        modules: "dict[str, ModuleEntry]",
+        extensions: "dict[str, ExtensionEntry]",
+        libraries: "Libraries",
+        pages: "tuple[Pages, ...]",
+        texts: "Texts",
     ) -> None:
         self.identity = identity
         self.records = records
         self.places = places
         self.modules = modules
+        self.extensions = extensions
+        self.libraries = libraries
+        self.pages = pages
+        self.texts = texts
 
 
 class Reader:
@@ -77,6 +97,12 @@ class Reader:
         data = window[offset - start : offset - start + size]
         return data if check(data) == expected else None  # type: ignore[arg-type]  # any buffer will do
 
+    def is_cold(self) -> bool:
+        """Whether one of a few pages of the code is not in memory."""
+        from trainer_boot.prefetch import is_absent
+
+        return any(is_absent(self._descriptor, self.size * eighths // 8) for eighths in (1, 4, 6))
+
     def close(self) -> None:
         """Nothing can be read afterwards. Leaves the descriptor alone where it has become somebody else's."""
         if _file_of(self._descriptor) == self._file:
@@ -103,7 +129,8 @@ def header(index: bytes, offset: int) -> bytes:
 
 def pack_index(index: Index) -> bytes:
     """As it lies in the file."""
-    return pack((index.identity, index.records, index.places, index.modules))
+    facts = (index.identity, index.records, index.places)
+    return pack((*facts, index.modules, index.extensions, index.libraries, index.pages, index.texts))
 
 
 def open_snapshot(path: str) -> Reader:

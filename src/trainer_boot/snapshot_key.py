@@ -27,6 +27,12 @@ def site_folders() -> list[str]:
     return [path for path in sys.path if os.path.isabs(path) and os.path.basename(path) in SITE_NAMES]
 
 
+def library_folders() -> list[str]:
+    """The standard library's: Python modules, extension modules."""
+    library = os.path.dirname(os.__file__)
+    return [path for path in (library, library + "/lib-dynload") if os.path.isabs(path)]
+
+
 def identity(sites: "Sequence[str]") -> str:
     """Which Python, platform, folders and build of the trainer: sixteen hex digits that name the file."""
     from trainer_boot.layout import HEADER_CHECK, check
@@ -48,9 +54,11 @@ def identity(sites: "Sequence[str]") -> str:
 
 
 def places(sites: "Sequence[str]") -> "tuple[Place, ...]":
-    """The folders whose change ends a snapshot: first `sites`, then the standard library's."""
-    library = os.path.dirname(os.__file__)
-    return tuple(place(path) for path in (*sites, library, library + "/lib-dynload") if os.path.isdir(path))
+    """The folders whose change ends a snapshot: `sites` and the standard library's, as they follow each other on
+    `sys.path`."""
+    order = {path: number for number, path in reversed(list(enumerate(sys.path)))}
+    found = sorted((*library_folders(), *sites), key=lambda path: order.get(path, len(order)))
+    return tuple(place(path) for path in found if os.path.isdir(path))
 
 
 def place(path: str, names: str | None = None) -> "Place":
@@ -84,21 +92,19 @@ def records(sites: "Sequence[str]") -> tuple[str, dict[str, set[str]]]:
     for each of `sites`, without those of editable distributions."""
     import hashlib
 
+    from trainer_boot import parallel
+
     total = hashlib.sha256()
     listed: dict[str, set[str]] = {}
     for site in sites:
         files = listed.setdefault(site, set())
-        for name in sorted(os.listdir(site)):
-            if not name.endswith((".dist-info", ".egg-info")):
-                continue
-            content = b""
-            for inside in ("RECORD", "METADATA", "PKG-INFO", ""):
-                content = _content(f"{site}/{name}/{inside}".rstrip("/"))
-                if content:
-                    break
+        names = [name for name in sorted(os.listdir(site)) if name.endswith((".dist-info", ".egg-info"))]
+        contents = parallel.each(_listing, [f"{site}/{name}" for name in names])
+        for number, name in enumerate(names):
+            content, is_record = contents[number]
             total.update(repr((site, name, len(content))).encode())
             total.update(content)
-            if inside == "RECORD" and not _editable(f"{site}/{name}"):
+            if is_record:
                 # a path with a comma or a quote in it is quoted, and is no module's
                 files.update(line.partition(",")[0] for line in content.decode(errors="replace").splitlines())
     return total.hexdigest(), listed
@@ -112,14 +118,32 @@ def source_path(site: str, name: str, is_package: bool) -> str:
 def _compare_fully(index: "Index", sites: "Sequence[str]") -> None:
     if records(sites)[0] != index.records:
         raise Aside("the RECORD of a distribution has changed")
-    for name, (number, _, _, _, is_package, time, size) in index.modules.items():
-        path = source_path(index.places[number][0], name, is_package)
-        try:
-            status = os.stat(path)
-        except OSError as error:
-            raise Aside(f"{path}: {error.strerror}") from None
-        if (status.st_mtime_ns, status.st_size) != (time, size):
-            raise Aside(f"{path} was edited")
+    from trainer_boot import snapshot_entry_points
+
+    if snapshot_entry_points.record(sites) != index.texts:
+        raise Aside("the entry points of a distribution have changed")
+    for name, (number, _, _, _, is_package, *facts) in index.modules.items():
+        _require_same(source_path(index.places[number][0], name, is_package), *facts)
+    for number, file, *facts in index.extensions.values():
+        _require_same(f"{index.places[number][0]}/{file}", *facts)
+
+
+def _require_same(path: str, time: int, size: int) -> None:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise Aside(f"{path}: {error.strerror}") from None
+    if (status.st_mtime_ns, status.st_size) != (time, size):
+        raise Aside(f"{path} was edited")
+
+
+def _listing(information: str) -> tuple[bytes, bool]:
+    """What says most about a distribution; whether it is the RECORD of one that is not editable."""
+    for inside in ("RECORD", "METADATA", "PKG-INFO", ""):
+        content = _content(f"{information}/{inside}".rstrip("/"))
+        if content:
+            return content, inside == "RECORD" and not _editable(information)
+    return b"", False
 
 
 def _content(path: str) -> bytes:

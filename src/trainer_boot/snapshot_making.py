@@ -1,19 +1,17 @@
-"""Makes a snapshot from what a process has imported.
-
-In it: modules that the RECORD of a distribution lists, with Python source, where the path finder looks first. Not in
-it: what is editable or was put beside the distributions by hand (nothing would show that it changed), extension
-modules, what the archive brings along, and distutils, which setuptools answers for.
-"""
+"""Makes a snapshot from what a process has imported; snapshot_choice says which of it."""
 
 import marshal
 import os
 import sys
 import time
-from importlib.machinery import EXTENSION_SUFFIXES, PathFinder, SourceFileLoader
+from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER, cache_from_source
-from types import ModuleType
+from itertools import chain
 
+from trainer_boot import libraries_making, parallel, prefetch_making, snapshot_entry_points
 from trainer_boot.layout import check
+from trainer_boot.libraries import NOTHING
+from trainer_boot.snapshot_choice import Found, choose
 from trainer_boot.snapshot_format import HEADER_SIZE, Aside, Index, header, pack_index
 from trainer_boot.snapshot_key import identity, place, places, records, source_path
 from trainer_boot.snapshot_place import Lock, file_in, make_folder, prune, write
@@ -22,10 +20,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from trainer_boot.snapshot_choice import Listed
     from trainer_boot.snapshot_format import Place, Reader
 
-    # name, folder, is a package
-    Found = tuple[str, str, bool]
+    # marshalled; its check, is a package, time and size of the source
+    Code = tuple[bytes, tuple[bytes, bool, int, int]]
 
 SETTLED_SECONDS = 2.0
 PYC_HEADER = 16
@@ -41,10 +40,9 @@ def make(
     """Writes the snapshot of these modules (None: those that this process has imported) and returns its path.
 
     `sites`: the site-packages folders, in the order of sys.path. `cache`: the folder to write to (None: the usual
-    one). `previous`: what is in this one is taken over from it. After `seconds` no more is added, and what there is has
-    to do. Aside where there can be none now; OSError.
+    one). `previous`: what is in this one is taken over from it. After `seconds` no more code is looked for, and what
+    there is has to do. Aside where there can be none now; OSError.
     """
-    end = None if seconds is None else time.monotonic() + seconds
     folder = make_folder(cache)
     path = file_in(folder, identity(sites))
     lock = Lock(path)
@@ -53,96 +51,87 @@ def make(
     try:
         before = places(sites)
         _require_settled(before)
-        digest, listed = records(sites)
-        found = list(choose(list(sys.modules) if modules is None else modules, sites, listed))
-        index = Index(identity(sites), digest, before, {})
         if previous is not None and previous.index.places != before:
             previous = None
-        write(path, lambda descriptor: _write(descriptor, index, found, previous, end))
+        digest, listed = records(sites)
+        index = Index(identity(sites), digest, before, {}, {}, NOTHING, (), snapshot_entry_points.record(sites))
+        fresh = _choose(index, list(sys.modules) if modules is None else list(modules), sites, listed, previous)
+        end = None if seconds is None else time.monotonic() + seconds
+        codes = parallel.each(_fresh, fresh, end)
+        if not any(codes.values()):
+            raise Aside("nothing could be added to it", remake=False)
+        old = previous.index if previous else None
+        files = {name: f"{before[number][0]}/{file}" for name, (number, file, *_) in index.extensions.items()}
+        index.libraries = libraries_making.record(files, sites, old.libraries if old else None)
+        index.pages = prefetch_making.record(old.pages if old else ())
+        write(path, lambda descriptor: _write(descriptor, index, previous, _in_order(fresh, codes)))
         prune(folder, path)
     finally:
         lock.release()
     return path
 
 
-def choose(names: "Iterable[str]", sites: "Sequence[str]", listed: dict[str, set[str]]) -> "Iterator[Found]":
-    """Those of the modules that belong into a snapshot. `listed`: as snapshot_key.records gives it."""
-    tops: dict[str, str | None] = {}
-    for name in names:
-        top = name.partition(".")[0]
-        if top in sys.stdlib_module_names or top == "distutils":
-            continue
-        if top not in tops:
-            tops[top] = _site_of(top, sites)
-        site = tops[top]
-        if site is None:
-            continue
-        stem = name.replace(".", "/")
-        is_package = stem + "/__init__.py" in listed[site]
-        is_module = stem + ".py" in listed[site] and not any(stem + each in listed[site] for each in EXTENSION_SUFFIXES)
-        origin = _origin(name)
-        # some replace themselves in sys.modules and have none
-        is_ours = origin is None or origin == source_path(site, name, is_package)
-        if is_ours and (is_package or is_module):
-            yield name, site, is_package
-
-
-def _site_of(top: str, sites: "Sequence[str]") -> str | None:
-    """The folder from which a top-level module comes."""
-    origin = _origin(top)
-    if origin is None and top not in sys.modules:
-        spec = PathFinder.find_spec(top)
-        origin = spec.origin if spec else None
-    for site in sites:
-        if origin in (source_path(site, top, False), source_path(site, top, True)):
-            # the whole package by a link: editable in the manner of some tools
-            return None if os.path.islink(f"{site}/{top}") else site
-    return None
-
-
-def _origin(name: str) -> str | None:
-    """Where the imported module of that name was loaded from, without waking a lazy one."""
-    module = sys.modules.get(name)
-    if not issubclass(type(module), ModuleType):
-        return None
-    spec = object.__getattribute__(module, "__dict__").get("__spec__")
-    origin: str | None = getattr(spec, "origin", None)
-    return origin
-
-
-def _write(descriptor: int, index: Index, found: "list[Found]", previous: "Reader | None", end: float | None) -> None:
-    """The whole file: first what `previous` has, in its order. Aside if the environment has changed meanwhile."""
+def _choose(
+    index: Index, names: list[str], sites: "Sequence[str]", listed: "Listed", previous: "Reader | None"
+) -> "list[Found]":
+    """Those with code that `previous` does not have; the extension modules go into the index right away."""
     numbers = {each[0]: number for number, each in enumerate(index.places)}
-    known = previous.index.modules if previous else {}
-    offset, fresh = HEADER_SIZE, 0
+    if previous is not None:
+        index.extensions.update(previous.index.extensions)
+        names = [name for name in names if name not in index.extensions and name not in previous.index.modules]
+    found = [each for each in choose(names, sites, listed) if each.folder in numbers]
+    extensions = [each for each in found if each.is_extension]
+    facts = parallel.each(lambda each: os.stat(f"{each.folder}/{each.file}"), extensions)
+    for number, each in enumerate(extensions):
+        entry = (numbers[each.folder], each.file, facts[number].st_mtime_ns, facts[number].st_size)
+        index.extensions[each.name] = entry
+    return [each for each in found if not each.is_extension]
+
+
+def _in_order(found: "list[Found]", codes: "dict[int, Code | None]") -> "Iterator[tuple[Found, Code]]":
+    for number, each in enumerate(found):
+        code = codes.get(number)
+        if code is not None:
+            yield each, code
+
+
+def _kept(previous: "Reader") -> "Iterator[tuple[Found, Code]]":
+    """What a snapshot of the same environment has, in its order; from the files what is damaged in it."""
+    for name, entry in previous.index.modules.items():
+        folder, is_package = previous.index.places[entry[0]][0], entry[4]
+        each = Found(name, folder, source_path(folder, name, is_package)[len(folder) + 1 :], is_package, False)
+        blob = previous.blob(entry)
+        code = _fresh(each) if blob is None else (bytes(blob), entry[3:])
+        if code is not None:
+            yield each, code
+
+
+def _write(descriptor: int, index: Index, previous: "Reader | None", added: "Iterable[tuple[Found, Code]]") -> None:
+    """The whole file. Aside if the environment has changed meanwhile."""
+    numbers = {each[0]: number for number, each in enumerate(index.places)}
+    offset = HEADER_SIZE
     with open(descriptor, "wb", buffering=1 << 20, closefd=False) as file:
         file.write(bytes(HEADER_SIZE))
-        for name, site, is_package in sorted(found, key=lambda each: each[0] not in known):
-            old = known.get(name)
-            taken = previous.blob(old) if previous and old else None
-            blob: bytes | memoryview
-            if old is not None and taken is not None:
-                blob, facts = taken, old[3:]
-            elif end is not None and time.monotonic() > end:
-                break
-            else:
-                path = source_path(site, name, is_package)
-                status = os.stat(path)
-                code = _blob(name, path, status)
-                if code is None:
-                    continue
-                blob, facts = code, (check(code), is_package, status.st_mtime_ns, status.st_size)
-                fresh += 1
-            index.modules[name] = (numbers[site], offset, len(blob), *facts)
+        for each, (blob, facts) in chain(_kept(previous) if previous else (), added):
+            index.modules[each.name] = (numbers[each.folder], offset, len(blob), *facts)
             file.write(blob)
             offset += len(blob)
         packed = pack_index(index)
         file.write(packed)
-    if not fresh:
-        raise Aside("nothing could be added to it", remake=False)
     os.pwrite(descriptor, header(packed, offset), 0)
     if tuple(_places_now(index)) != index.places:
         raise Aside("the environment has changed meanwhile")
+
+
+def _fresh(each: "Found") -> "Code | None":
+    """From the module's files. None where there is none, or it can't be compiled."""
+    path = f"{each.folder}/{each.file}"
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    code = _blob(each.name, path, status)
+    return None if code is None else (code, (check(code), each.is_package, status.st_mtime_ns, status.st_size))
 
 
 def _places_now(index: Index) -> "Iterator[Place]":

@@ -42,8 +42,7 @@ def make_folder(cache: str | None = None) -> str:
     problem = OSError("no folder for the snapshot")
     for folder in [cache] if cache else folders():
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            _require_own(folder)
+            own_folder(folder, linked=VARIABLE in os.environ)
         except OSError as error:
             problem = error
         else:
@@ -51,9 +50,26 @@ def make_folder(cache: str | None = None) -> str:
     raise problem
 
 
+def own_folder(folder: str, linked: bool) -> None:
+    """Makes it if need be. OSError unless this user can write it, and others can't. `linked`: it may be a link."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    status = os.stat(folder) if linked else os.lstat(folder)
+    if status.st_mode & 0o170000 != 0o040000:
+        raise NotADirectoryError(20, "is no folder", folder)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise PermissionError(13, "belongs to another user or can be written by others", folder)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(13, "can't be written", folder)
+
+
+def temporary_name(path: str) -> str:
+    """What a file is called until it is whole."""
+    return f"{path}.{os.getpid()}.{time.monotonic_ns():x}.new"
+
+
 def write(path: str, content: "Callable[[int], None]") -> None:
     """A new file, written by `content` to its descriptor and then renamed to `path`. OSError; nothing is left then."""
-    temporary = f"{path}.{os.getpid()}.{time.monotonic_ns():x}.new"
+    temporary = temporary_name(path)
     # readable by all: a snapshot that root has made serves everybody
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, 0o644)
@@ -87,12 +103,12 @@ class Lock:
             except FileExistsError:
                 if not _is_stale(self.path):
                     return False
-                _remove(self.path)
+                remove(self.path)
         return False
 
     def release(self) -> None:
         """The next one may have it."""
-        _remove(self.path)
+        remove(self.path)
 
 
 def prune(folder: str, keep: str) -> None:
@@ -103,24 +119,15 @@ def prune(folder: str, keep: str) -> None:
         if not name.startswith(PREFIX) or path == keep:
             continue
         if name.endswith(SUFFIX):
-            others.append((_last_use(path), path))
+            others.append((last_use(path), path))
         elif name.endswith(".new") and _is_stale(path):
-            _remove(path)
+            remove(path)
     for _, path in sorted(others, reverse=True)[KEPT - 1 :]:
-        _remove(path)
+        remove(path)
 
 
-def _require_own(folder: str) -> None:
-    status = os.stat(folder) if os.environ.get(VARIABLE) else os.lstat(folder)
-    if status.st_mode & 0o170000 != 0o040000:
-        raise NotADirectoryError(20, "is no folder", folder)
-    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        raise PermissionError(13, "belongs to another user or can be written by others", folder)
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise PermissionError(13, "can't be written", folder)
-
-
-def _last_use(path: str) -> float:
+def last_use(path: str) -> float:
+    """When it was read or written; 0 where it is gone."""
     try:
         status = os.lstat(path)
     except OSError:
@@ -135,7 +142,8 @@ def _is_stale(path: str) -> bool:
         return False
 
 
-def _remove(path: str) -> None:
+def remove(path: str) -> None:
+    """Takes it away, if it is there."""
     try:  # noqa: SIM105  # contextlib is one more import
         os.unlink(path)
     except OSError:

@@ -1,23 +1,25 @@
 """The finder and the loader: files' own in everything but where code comes from.
 
 A module is served where the path finder would have found it: its package lies in the recorded folder, or, for one at
-the top level, nothing before that folder on `sys.path` has it. What is not served falls through to the finders behind:
-extension modules, namespace packages, everything outside of site-packages, a module that is loaded again (it may have
-been edited). Where somebody has hooked `sys.path_hooks`, all does.
+the top level, nothing before that folder on `sys.path` has it. Of an extension module the file is named, which the
+interpreter then loads itself. What is not served falls through to the finders behind: namespace packages (but not the
+modules in them), everything outside of the recorded folders, a module that is loaded again (it may have been edited).
+Where somebody has hooked `sys.path_hooks`, all does.
 """
 
 import marshal
 import sys
 from _imp import _fix_co_filename  # type: ignore[attr-defined]  # what importlib itself does it with; no public name
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import cache_from_source
 
+from trainer_boot import snapshot_entry_points
 from trainer_boot.snapshot_format import Aside
 from trainer_boot.snapshot_key import compare, source_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import CodeType, ModuleType
 
     from trainer_boot.snapshot_format import Reader
@@ -33,14 +35,29 @@ class SnapshotLoader(SourceFileLoader):
         return super().get_code(fullname) if code is None else code
 
 
+class MetadataLoader(SnapshotLoader):
+    """Of importlib.metadata, which is told of the recorded entry points."""
+
+    def exec_module(self, module: "ModuleType") -> None:
+        """As ever; then tells it."""
+        super().exec_module(module)
+        finder = running()
+        if finder is not None:
+            snapshot_entry_points.serve(module, finder.texts)
+
+
 class SnapshotFinder:
     """On `sys.meta_path`, for one snapshot."""
 
     def __init__(self, reader: "Reader", sites: "Sequence[str]") -> None:
         self.reader = reader
         self.modules = reader.index.modules
-        self.served = 0
+        self.extensions = reader.index.extensions
+        self.texts = reader.index.texts
+        self.served = 0  # modules' code
+        self.placed = 0  # extension modules' files named
         self.damaged: list[str] = []
+        self.before: list[Callable[[str], None]] = []  # called with the name of what is about to be loaded
         self._sites = sites
         self._folders = [place[0] for place in reader.index.places]
         self._hooks = list(sys.path_hooks)
@@ -51,17 +68,14 @@ class SnapshotFinder:
     ) -> ModuleSpec | None:
         """The spec of a module in the snapshot, or None. `path` is the parent's `__path__`; `target`: loaded again."""
         entry = self.modules.get(fullname)
-        if entry is None or target is not None or sys.path_hooks != self._hooks:
+        if entry is None:
+            return self._extension(fullname, path) if fullname in self.extensions and target is None else None
+        if target is not None or not self._is_first(fullname, path, entry[0]):
             return None
-        site, is_package = self._folders[entry[0]], entry[4]
-        if path is None:
-            if not self._first_on_path(fullname, site):
-                return None
-        # a namespace package's is no list: it may grow
-        elif type(path) is not list or not path or path[0] != f"{site}/{fullname.rpartition('.')[0].replace('.', '/')}":
-            return None
-        origin = source_path(site, fullname, is_package)
-        spec = ModuleSpec(fullname, SnapshotLoader(fullname, origin), origin=origin, is_package=is_package)
+        is_package = entry[4]
+        origin = source_path(self._folders[entry[0]], fullname, is_package)
+        kind = MetadataLoader if fullname == snapshot_entry_points.MODULE else SnapshotLoader
+        spec = ModuleSpec(fullname, kind(fullname, origin), origin=origin, is_package=is_package)
         spec.has_location = True
         folder, _, name = origin.rpartition("/")
         if self._cached_suffix is not None:
@@ -82,6 +96,8 @@ class SnapshotFinder:
         code: CodeType = marshal.loads(blob)
         _fix_co_filename(code, path)
         self.served += 1
+        for each in self.before:
+            each(fullname)
         return code
 
     def invalidate_caches(self) -> None:
@@ -89,15 +105,39 @@ class SnapshotFinder:
         try:
             compare(self.reader.index, self._sites, "fast")
         except Aside:
-            self.modules = {}
+            self.modules, self.extensions = {}, {}
+            self.texts.clear()
 
-    def _first_on_path(self, fullname: str, site: str) -> bool:
+    def _extension(self, fullname: str, path: "Sequence[str] | None") -> ModuleSpec | None:
+        number, file, *_ = self.extensions[fullname]
+        if not self._is_first(fullname, path, number):
+            return None
+        origin = f"{self._folders[number]}/{file}"
+        spec = ModuleSpec(fullname, ExtensionFileLoader(fullname, origin), origin=origin)
+        spec.has_location = True
+        self.placed += 1
+        for each in self.before:
+            each(fullname)
+        return spec
+
+    def _is_first(self, fullname: str, path: "Sequence[str] | None", number: int) -> bool:
+        """Whether the path finder would look into that recorded folder before all that could have such a module now."""
+        if sys.path_hooks != self._hooks:
+            return False
+        if path is None:
+            return self._first_on_path(fullname, number)
+        # a namespace package's is no list: it may grow, but has each portion where it had it, unless another is first
+        if type(path) is not list and type(path).__name__ != "_NamespacePath":
+            return False
+        return next(iter(path), "") == f"{self._folders[number]}/{fullname.rpartition('.')[0].replace('.', '/')}"
+
+    def _first_on_path(self, fullname: str, number: int) -> bool:
         """The recorded folders had no module of that name before the one that it is in; are there others now?"""
         try:
-            before = sys.path[: sys.path.index(site)]
+            before = sys.path[: sys.path.index(self._folders[number])]
         except ValueError:
             return False
-        others = [place for place in before if place not in self._folders]
+        others = [place for place in before if place not in self._folders[:number]]
         if not others:
             return True
         found = PathFinder.find_spec(fullname, others)
@@ -123,6 +163,7 @@ def withdraw() -> None:
     if finder is not None:
         sys.meta_path.remove(finder)
         finder.reader.close()
+        finder.texts.clear()
 
 
 def unusual() -> str:

@@ -38,7 +38,7 @@ def test_code_is_taken_from_the_cached_file_where_it_fits(environment: Environme
     environment.serve()
     environment.use()
     assert sys.modules["snaptwo"].NAME == "snaptwo"
-    assert served() == 5
+    assert served() == 6
 
 
 def test_a_folder_that_has_just_changed_is_left_for_later(environment: Environment) -> None:
@@ -113,7 +113,9 @@ def test_a_run_that_finds_none_makes_one(environment: Environment, monkeypatch: 
     monkeypatch.setattr(snapshot, "WORTH_ADDING", 1)
     environment.use("snapone.late")
     assert snapshot.record_if_missing(10)["made"] is True
-    assert environment.serve("full")["modules"] == 6
+    assert environment.serve("full")["state"] == "on"
+    environment.use("snaptwo", "snapone.late", "snapone.deep.leaf", "snapspace.plain")
+    assert served() == 7
 
 
 def test_making_ends_in_time(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,25 @@ def test_a_step_of_torch_from_the_snapshot_is_the_same_to_the_last_bit(tmp_path:
     assert served["report"]["damaged"] == []
 
 
+def test_the_command_makes_one_that_a_run_is_served_from(tmp_path: Path) -> None:
+    variables = {**os.environ, "TRAINER_SNAPSHOT_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+
+    def command() -> str:
+        words = [sys.executable, "-m", "trainer", "env", "snapshot"]
+        done = subprocess.run(
+            words, env=variables, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    first = command()
+    assert int(first.split()[1]) > 1000
+    assert command() == f"up to date: {first}"
+    served = step(tmp_path / "cache")
+    assert (served["note"]["state"], served["made"]) == ("on", False)
+    assert served["report"]["served"] > 500
+
+
 class Notes:
     """What the layer says, one after the other."""
 
@@ -64,7 +83,7 @@ class Notes:
         self.left = list(notes)
         self.trained = False
         monkeypatch.setattr(startup, "put_on", lambda names, check: [{"layer": "snapshot", **self.left.pop(0)}])
-        monkeypatch.setattr(startup, "record_snapshot", lambda: {"why": "full disk"})
+        monkeypatch.setattr(startup, "record_snapshot", lambda patient: {"why": "full disk" if patient else "no time"})
         monkeypatch.setattr(env, "_wrap_for_ranks", lambda folder: None)
         monkeypatch.setattr(env, "_train_a_little", self.train)
 
@@ -83,7 +102,7 @@ def aside(path: Path) -> Note:
 def test_the_command_makes_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    notes = Notes(monkeypatch, aside(tmp_path / "x"), on(tmp_path / "x", 300), on(tmp_path / "x"), on(tmp_path / "x"))
+    notes = Notes(monkeypatch, aside(tmp_path / "x"), on(tmp_path / "x"))
     assert env.run(["snapshot"]) == 0
     assert notes.trained
     assert capsys.readouterr().out == f"{tmp_path / 'x'}: 700 modules, 3 MiB\n"
@@ -101,7 +120,7 @@ def test_the_command_leaves_what_fits(
 def test_force_makes_it_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     place = tmp_path / "x"
     place.touch()
-    notes = Notes(monkeypatch, on(place), aside(place), on(place), on(place))
+    notes = Notes(monkeypatch, on(place), aside(place), on(place))
     assert env.run(["snapshot", "--force"]) == 0
     assert notes.trained
     assert not place.exists()

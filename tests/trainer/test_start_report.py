@@ -209,7 +209,7 @@ def test_the_losses_are_those_of_a_plain_start(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_that_fails_is_told_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails() -> dict[str, object]:
+    def fails(seconds: float) -> dict[str, object]:
         raise MemoryError("none left")
 
     monkeypatch.setattr(snapshot, "record_if_missing", fails)

@@ -101,19 +101,15 @@ def _snapshot(force: bool) -> int:
 
 
 def _record() -> dict[str, object]:
-    """Makes the snapshot. Each call adds as much as the end of a run may take, so on a slow disk it takes several."""
+    """Makes the snapshot, however long that takes; what is known of it."""
     from trainer import startup
 
-    before: object = 0
-    while True:
-        made = startup.record_snapshot()
-        note = _serve()
-        if note["state"] != "on":
-            why = made["why"] or note["why"]
-            raise UserError(f"no snapshot was made: {why}", "name a folder of your own in TRAINER_SNAPSHOT_DIR", 1)
-        if note["modules"] == before:
-            return note
-        before = note["modules"]
+    made = startup.record_snapshot(patient=True)
+    note = _serve()
+    if note["state"] != "on":
+        why = made["why"] or note["why"]
+        raise UserError(f"no snapshot was made: {why}", "name a folder of your own in TRAINER_SNAPSHOT_DIR", 1)
+    return note
 
 
 def _serve() -> dict[str, object]:

@@ -66,11 +66,11 @@ def run(arguments: list[str]) -> int:
         raise UserError(f"--nproc inside {world.launcher}: two launchers at once", "leave --nproc out", 2)
     if world.launcher == "none" and nproc > 1:
         return _start_ranks(program, start, arguments, nproc, restarts)
-    from trainer import execution
+    from trainer import execution, startup
 
     if world.launcher == "local":
-        return execution.rank(program, start, restarts, execution.load(program, start, world))
-    return execution.alone(program, start, world)
+        return execution.rank(program, start, restarts, startup.roomy(execution.load, program, start, world))
+    return startup.roomy(execution.alone, program, start, world)
 
 
 def _divide(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -98,7 +98,7 @@ def _start_ranks(program: "Program", start: Start, arguments: list[str], nproc: 
     if forks:
         notes: list[Note] = []
         starter = Forker(
-            load=lambda: notes.extend(execution.load_for_ranks(program, start)),
+            load=lambda: notes.extend(startup.roomy(execution.load_for_ranks, program, start)),
             rank=lambda: execution.rank(program, start, restarts, notes),
             otherwise=starter,
         )

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from importlib import resources
 
 from trainer.arguments import split
 from trainer.config import Resolved, resolve
@@ -57,6 +56,8 @@ def resolve_run(places: list[str], settings: list[tuple[str, str]]) -> Resolved:
     """The run file, or the embedded default where none is given."""
     if places:
         return resolve(places[0], settings, os.environ)
+    from importlib import resources  # two dozen modules that a start from a run file does without
+
     text = resources.files("trainer").joinpath("default_run.toml").read_text(encoding="utf-8")
     return resolve(DEFAULT_NAME, settings, os.environ, text)
 
@@ -89,7 +90,7 @@ def _starter(resolved: Resolved, arguments: list[str]) -> "Starter":
 
     notes: list[Note] = []
     return Forker(
-        load=lambda: notes.extend(imports.bring_in_for_ranks(resolved.config)),
+        load=lambda: notes.extend(startup.roomy(imports.bring_in_for_ranks, resolved.config)),
         rank=lambda: _be_rank(resolved, notes),
         otherwise=spawner,
     )

@@ -69,6 +69,7 @@ def _all() -> list[Overlay]:
         Overlay("symbolic shapes", "torch.fx.experimental.symbolic_shapes", "symbols:deferred", before=True),
         Overlay("operators' source", "torch._library.utils", "sources:place"),
         Overlay("operators' caller", "torch.library", "sources:caller"),
+        Overlay("overloads", "torch._jit_internal", "overloads:bodies"),
         Overlay("optimizers' steps", "torch.optim", "grad_mode:steps"),
         Overlay("DDP's reducer", "torch.nn.parallel.distributed", "reducer_mode:initializer"),
         Overlay("torch.load", "torch._weights_only_unpickler", "loadable:names"),
