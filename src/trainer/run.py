@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from trainer import folder as run_folder
-from trainer import startup
+from trainer import start_policy, startup
 from trainer.config import Resolved, to_toml
 from trainer.errors import UserError
 from trainer.launch.detect import World
@@ -36,7 +36,7 @@ def _run(resolved: Resolved, world: World, stop: StopRequest) -> int:
     with run_folder.locked(folder) if world.rank == 0 else contextlib.nullcontext():
         found = prepare(config, folder, stop) if world.rank == 0 else None
         startup.mark("data")
-        notes = startup.put_on(config.start.layers, config.start.check)
+        notes = start_policy.put_on(config)
         startup.mark("layers")
         import torch  # noqa: F401  # the longest part of a start, marked as one
 

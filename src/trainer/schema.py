@@ -25,9 +25,16 @@ class Start(Section):
     """How the run gets going. Every layer steps aside by itself where it does not know what it sees."""
 
     layers: list[str] = setting(
-        ["gc", "overlays", "snapshot"],
+        ["gc", "lazy", "overlays", "snapshot"],
         "layers of the fast start: gc (no collection while importing), overlays (what only torch.compile needs comes "
-        "when it is wanted), snapshot (the environment's Python code from one file); an empty list: a plain start",
+        "when it is wanted), snapshot (the environment's Python code from one file), lazy (modules of torch that are "
+        "never used are not run; see `policy`); an empty list: a plain start",
+    )
+    policy: str = setting(
+        "auto",
+        "whether modules may be lazy: fast (yes), safe (no), auto (where the run is of a kind that is proven to need "
+        "none of them: built-in model, loss, data and optimizer, on CPU)",
+        choices=("auto", "fast", "safe"),
     )
     report: bool = setting(False, "print where the time of the start went (always in <run folder>/start)")
     check: str = setting("fast", "how the snapshot is compared with the environment", choices=("fast", "full"))

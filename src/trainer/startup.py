@@ -106,6 +106,13 @@ def served() -> dict[str, object]:
     return {name: value for name, value in snapshot.report().items() if name in ("served", "damaged")}
 
 
+def lazy_modules() -> dict[str, object]:
+    """What the lazy layer has to tell by now, for the report: state, why, modules (names), touched (what ended it)."""
+    from trainer_boot import lazy
+
+    return lazy.report()
+
+
 def record_snapshot() -> Note:
     """At the end of a run: makes the snapshot that the next start is served from, where there is none; a note. Never
     fails."""

@@ -1,6 +1,6 @@
 """The layers of a fast start, in the order in which they are put on. Each is a room of its own that can step aside."""
 
-LAYERS = ("gc", "snapshot", "overlays")
+LAYERS = ("gc", "snapshot", "lazy", "overlays")
 
 Note = dict[str, object]
 
@@ -19,6 +19,10 @@ def put_on(names: list[str], check: str = "fast") -> list[Note]:
             from trainer_boot import snapshot
 
             notes.append(snapshot.serve(check))
+        elif layer == "lazy":
+            from trainer_boot import lazy
+
+            notes.append(lazy.install(check))
         else:
             from trainer_boot import overlays
 

@@ -124,7 +124,10 @@ def _executed(module: ModuleType) -> None:
 
 def _wanted(name: str) -> None:
     why = f"{name} is wanted"
+    lazy = sys.modules.get("trainer_boot.lazy")
     if name == COMPILER:
+        if lazy is not None:  # the modules that wait come while the changes make that cheaper
+            lazy.flush(why)
         # the watcher stays: importlib is going through sys.meta_path right now, and would miss the finder after it
         _take_back(why)
     else:

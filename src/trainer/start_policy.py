@@ -1,0 +1,48 @@
+"""Which layers a run starts with: as asked, but lazy modules for runs only that are proven to need none of them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from trainer import startup
+
+if TYPE_CHECKING:
+    from trainer.schema import Config
+
+LAZY = "lazy"
+ACCELERATORS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+
+
+def put_on(config: Config) -> list[dict[str, object]]:
+    """Puts the layers on; their notes. That of the lazy layer says why it is on or off."""
+    why = doubt(config)
+    names = [name for name in config.start.layers if name != LAZY or not why]
+    notes = startup.put_on(names, config.start.check)
+    for note in notes:
+        if note["layer"] == LAZY and LAZY in config.start.layers:
+            note["policy"] = config.start.policy
+            if why:
+                note["why"] = why
+    return notes
+
+
+def doubt(config: Config) -> str:
+    """Why no module may be lazy in this run; or ""."""
+    policy = config.start.policy
+    if policy == "fast":
+        return ""
+    if policy == "safe":
+        return "start.policy is safe"
+    own = {
+        "model.build": config.model.build,
+        "model.loss": config.model.loss,
+        "data.dataset": config.data.dataset,
+        "optim.build": config.optim.build,
+    }
+    for name, value in own.items():
+        if value:
+            return f"{name} is code of your own: nobody has proven what it needs (start.policy = fast: all the same)"
+    if config.run.device != "cpu" and any(map(os.path.exists, ACCELERATORS)):
+        return "not proven on an accelerator (start.policy = fast: all the same)"
+    return ""
