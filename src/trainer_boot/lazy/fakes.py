@@ -1,7 +1,7 @@
 """torch._subclasses.fake_tensor, for who only asks whether something is a fake tensor.
 
-As long as that module's body has not run there is no class FakeTensor, and nothing is one. Whatever else is wanted of it
-is the module's own.
+As long as that module's body has not run there is no class FakeTensor, and nothing is one. Whatever else is wanted of
+it is the module's own.
 """
 
 import sys
@@ -13,12 +13,26 @@ REAL = "torch._subclasses.fake_tensor"
 
 class _Kind(type):
     def __instancecheck__(cls, value: object) -> bool:
-        real = getattr(sys.modules.get(REAL), "FakeTensor", None)
+        real = getattr(sys.modules.get(REAL), cls.__name__, None)
         return real is not None and isinstance(value, real)
 
 
 class FakeTensor(metaclass=_Kind):
     """Stands for the real one in `isinstance`, and for a type that nothing has."""
+
+
+class FakeTensorMode(metaclass=_Kind):
+    """The same for the mode in which tensors are fake."""
+
+
+def get_plain_tensors(*arguments: Any, **options: Any) -> Any:
+    """Asked about wrapped tensors only: the real one."""
+    return import_module(REAL).get_plain_tensors(*arguments, **options)
+
+
+def maybe_get_fake_mode(value: object) -> Any:
+    """Asked about fake tensors only: the real one."""
+    return import_module(REAL).maybe_get_fake_mode(value)
 
 
 def is_fake_tensor(value: object) -> bool:

@@ -126,20 +126,27 @@ class _Awaited(_Changed):
         self._done(module)
 
 
-def _there(module: ModuleType) -> ModuleSpec:
-    """A spec that finds a module which is imported already."""
-    return ModuleSpec(module.__name__, _There(module, module.__spec__))  # type: ignore[arg-type]  # by duck typing
+def _there(module: ModuleType) -> ModuleSpec | None:
+    """A spec that finds a module which was imported while it was looked for: its own, since importlib takes that."""
+    spec = module.__spec__
+    if spec is not None:
+        spec.loader = _There(module, spec.loader)  # type: ignore[assignment]  # by duck typing
+    return spec
 
 
 class _There:
-    def __init__(self, module: ModuleType, spec: ModuleSpec | None) -> None:
+    def __init__(self, module: ModuleType, loader: Any) -> None:
         self._module = module
-        self._spec = spec
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """The one that is there."""
         return self._module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing: it has run. It keeps the spec that it was found by."""
-        module.__spec__ = self._spec
+        """Nothing: it has run."""
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader

@@ -14,14 +14,13 @@ from trainer_boot.overlays.changes import Restore, all_of, exchange, renamed
 
 # every tensor without numbers that is not made from another one is made by one of these
 FACTORIES = ("empty.memory_format", "empty_strided")
-FAKES = fakes.REAL
 # namespaces of operators that the bodies define
 NAMESPACES = ("_native", "coor", "debug_mode_ops", "debugprims", "export", "flex_gemm", "prims", "rngprims")
 
 
 def put_on(torch: ModuleType, waiting: Waiting) -> None:
     """Once torch is executed."""
-    for hook in (meta_tensors, fakes_in_modules, operators, higher_order_operators, sizes_in_trees, generators):
+    for hook in (meta_tensors, fakes_asked_for, operators, higher_order_operators, sizes_in_trees, generators):
         waiting.before.append(hook(torch, waiting))
 
 
@@ -44,10 +43,11 @@ def meta_tensors(torch: Any, waiting: Waiting) -> Restore:
     return library._destroy  # type: ignore[no-any-return]  # a method
 
 
-def fakes_in_modules(torch: Any, waiting: Waiting) -> Restore:
-    """Module.to asks whether a parameter is a FakeTensor."""
-    function = torch.nn.Module._apply
-    return exchange(function, renamed(function.__code__, {FAKES: fakes.__name__}))
+def fakes_asked_for(torch: Any, waiting: Waiting) -> Restore:
+    """Module.to asks whether a parameter is a FakeTensor, torch.load whether there are fake tensors at the moment."""
+    functions = (torch.nn.Module._apply, torch._guards.detect_fake_mode, torch._guards.active_fake_mode)
+    changed = {fakes.REAL: fakes.__name__}
+    return all_of([exchange(each, renamed(each.__code__, changed)) for each in functions])
 
 
 def operators(torch: Any, waiting: Waiting) -> Restore:
@@ -116,7 +116,7 @@ def generators(torch: Any, waiting: Waiting) -> Restore:
         def __contains__(self, kind: object) -> bool:
             if kind is torch.Generator:
                 waiting.bring("torch.Generator is asked about", "torch._prims.rng_prims")
-            return super().__contains__(kind)
+            return WeakKeyDictionary.__contains__(self, kind)  # by now it may be one again
 
     known.__class__ = Known
 

@@ -79,6 +79,7 @@ class Waiting:
         self.finish: dict[str, Callable[[ModuleType], None]] = {}  # once a module's body has run
         self._taken: set[str] = set()  # out of sys.modules, so that importing them runs them
         self._begun: dict[str, int] = {}  # module -> the thread that runs its body
+        self._done: set[str] = set()
         self._runner = 0
 
     @property
@@ -155,8 +156,7 @@ class Waiting:
         if name in self.finish:
             self.finish.pop(name)(module)
         self._taken.discard(name)
-        module.__class__ = ModuleType
-        _held.pop(id(module), None)
+        self._done.add(name)
 
     def _bring_all(self) -> None:
         self._runner = get_ident()
@@ -171,14 +171,33 @@ class Waiting:
             for name in list(self.modules):
                 if name in self._taken:
                     import_module(name)
-            for module in self.modules.values():
-                if type(module) is Deferred:  # somebody has taken it out of sys.modules
+            for name, module in self.modules.items():
+                if type(module) is Deferred and name not in self._done:  # somebody has taken it out of sys.modules
                     self.run(module, space(module, "__spec__").loader)
             while self.after:
                 self.after.pop(0)()
             self.whole = True
         finally:
+            self._let_go()
+            self._put_back()
             self._runner = 0
+
+    def _let_go(self) -> None:
+        """Those that have run are modules like any other: other threads need not wait to touch them."""
+        while self._done:
+            module = self.modules[self._done.pop()]
+            module.__class__ = ModuleType
+            del _held[id(module)]
+
+    def _put_back(self) -> None:
+        """After a failure: what has not run is there as before, to be touched again."""
+        for name in self._taken:
+            module = self.modules[name]
+            package, _, own = name.rpartition(".")
+            sys.modules.setdefault(name, module)
+            if package in self.modules:
+                dictionary(self.modules[package]).setdefault(own, module)
+        self._taken.clear()
 
     def _out_of_package(self, name: str, module: ModuleType) -> None:
         """A package that waits too finds its submodules as if they had never been imported before."""

@@ -94,7 +94,10 @@ class Late:
         for name in names:
             del values[name]
         self._restore = serve(module, names, self._bring)
-        self._waiting.after.append(self._come)
+        if self._waiting.whole:  # the bodies came while the module's own ran
+            self._come()
+        else:
+            self._waiting.after.append(self._come)
 
     def _come(self) -> None:
         assert self._module is not None

@@ -11,6 +11,7 @@ SOURCES = {
     "torch._functorch.eager_transforms": (77640, "7204bf5ca0a6e00d"),
     "torch._functorch.einops": (2772, "da2b604e8973076b"),
     "torch._functorch.functional_call": (10577, "dcee4f31fd66bb76"),
+    "torch._guards": (60591, "2766259a6032af55"),
     "torch._higher_order_ops": (2953, "c66e14c8c6dfcd28"),
     "torch._higher_order_ops.invoke_subgraph": (61171, "a71b0efbe8cfd61e"),
     "torch._library.fake_profile": (11555, "afd2838468e5af38"),

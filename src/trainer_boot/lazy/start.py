@@ -48,9 +48,12 @@ class Start:
     def _accept(self, spec: ModuleSpec) -> bool:
         """May this module wait? The first is asked for all: none may, unless each is the known one."""
         if self._unknown is None:
-            version = import_module("torch.version")
-            root = sys.modules["torch"].__path__[0]
-            self._unknown = unknown_build(version) or unknown_source(root, self._check)
+            try:
+                version = import_module("torch.version")
+                root = sys.modules["torch"].__path__[0]
+                self._unknown = unknown_build(version) or unknown_source(root, self._check)
+            except Exception as error:  # whatever a changed torch leads to, the import must go on
+                self._unknown = f"{type(error).__name__}: {error}"
             if self._unknown:
                 self._note.update(state="aside", why=self._unknown)
         if not self._unknown:
@@ -81,9 +84,12 @@ class Start:
         self._late["torch"].executed(torch)
         if self.waiting.whole or self._unknown:
             return
-        for name in BROUGHT:
-            import_module(name)
-        hooks.put_on(torch, self.waiting)
+        try:
+            for name in BROUGHT:
+                import_module(name)
+            hooks.put_on(torch, self.waiting)
+        except Exception as error:  # as above: without its hooks, no module may wait
+            self.waiting.bring(f"{type(error).__name__}: {error}")
         self.waiting.known = _known_later
         self._finder.allowed = ALLOWED
 

@@ -84,8 +84,8 @@ BROUGHT = (
 )
 DEFERRED = frozenset((*TRACING, *QUANTIZING, *ROOMS, *KERNELS, *BROUGHT))
 
-# functions of these that ask whether something is a FakeTensor are answered without the class
-ANSWERED = ("torch._tensor", "torch.nn.modules.module")
+# functions of these that ask whether something is a fake tensor are answered without torch._subclasses
+ANSWERED = ("torch._guards", "torch._tensor", "torch.nn.modules.module")
 
 # needed while torch is imported, though their packages wait: they import nothing of them, and the packages' bodies do
 # not change them
