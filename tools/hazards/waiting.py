@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from tools.hazards.common import call, loaded, network, values
+from trainer_boot.overlays.reducer_mode import STAND_IN
 
 
 @call
@@ -225,8 +226,7 @@ def distributed_checkpoint() -> Any:
     import tempfile
 
     torch = loaded()
-    import torch.distributed.checkpoint as saved
-
+    saved = importlib.import_module("torch.distributed.checkpoint")
     model, other = network(), network()
     with tempfile.TemporaryDirectory() as folder:
         saved.save(model.state_dict(), checkpoint_id=folder, no_dist=True)
@@ -258,12 +258,11 @@ def trees_of_sizes() -> Any:
 def names_of_modules() -> Any:
     """Submodules are left out: what of the compiler is imported shows there, in a plain start."""
     torch = loaded()
-    found = []
+    found: list[str] = []
     for name in ("torch", "torch.compiler", "torch.fx", "torch._prims", "torch.distributions", "torch.ao"):
         module = sys.modules[name]
-        for each in dir(module):
-            if not each.startswith("__") and not isinstance(vars(module).get(each), ModuleType):
-                found.append(f"{name}.{each}")
+        names = [each for each in dir(module) if not isinstance(vars(module).get(each), ModuleType)]
+        found += [f"{name}.{each}" for each in names if not each.startswith("__") and each != STAND_IN]
     signature = str(inspect.signature(torch.compiler.nested_compile_region))
     return found, signature, len(torch.compiler.nested_compile_region.__doc__)
 
@@ -274,11 +273,17 @@ def walks() -> Any:
     torch = loaded()
     kinds = {type(each).__name__ for each in list(sys.modules.values()) if getattr(each, "__file__", None)}
     warned = [bool(getattr(each, "__warningregistry__", None)) for each in list(sys.modules.values())]
-    places = [inspect.getmodule(each).__name__ for each in (torch.nn.Linear, torch.optim.AdamW)]
+    places = [getattr(inspect.getmodule(each), "__name__", "") for each in (torch.nn.Linear, torch.optim.AdamW)]
     loose = type("Loose", (), {})
     del loose.__module__
     names = [each.name for each in pkgutil.iter_modules(torch.fx.__path__)]
-    return "Deferred" in kinds, any(warned), places, len(names), importlib.util.find_spec("torch.fx").name
+    return (
+        "Deferred" in kinds,
+        any(warned),
+        places,
+        len(names),
+        getattr(importlib.util.find_spec("torch.fx"), "name", ""),
+    )
 
 
 @call

@@ -1,7 +1,7 @@
 """The finder: defers the known modules, hears of what needs all of them, and tells when a module was executed."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -25,14 +25,14 @@ class LazyFinder:
         names: frozenset[str],
         alone: frozenset[str],
         accept: Callable[[ModuleSpec], bool],
-        awaited: dict[str, Executed],
+        awaited: Mapping[str, Executed],
     ) -> None:
         self.allowed: frozenset[str] | None = None
         self._waiting = waiting
         self._names = names
         self._alone = alone
         self._accept = accept
-        self._awaited = awaited
+        self._awaited = dict(awaited)
         self._seen: set[str] = set()
         self._asked: set[str] = set()
 

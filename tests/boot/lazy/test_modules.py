@@ -88,13 +88,25 @@ def test_what_the_import_machinery_has_set_is_read_without_a_body(make: Make, na
     assert ran() == ["base"]
 
 
+def written(module: ModuleType) -> object:
+    """Its number, once it has been set to 3."""
+    module.number = 3  # type: ignore[attr-defined]  # any module may be given any name
+    return vars(module)["number"]
+
+
+def deleted(module: ModuleType) -> bool:
+    """Is its number still there, once it has been taken away?"""
+    del module.number  # type: ignore[attr-defined]  # as above
+    return "number" in vars(module)
+
+
 TOUCHES: dict[str, Callable[[ModuleType], object]] = {
     "dir": lambda module: "number" in dir(module),
     "vars": lambda module: "number" in vars(module),
     "doc": lambda module: module.__doc__ is None,
     "hasattr": lambda module: hasattr(module, "number") and not hasattr(module, "nothing"),
-    "set": lambda module: setattr(module, "number", 3) is None and module.__dict__["number"] == 3,
-    "delete": lambda module: delattr(module, "number") is None and "number" not in module.__dict__,
+    "set": lambda module: written(module) == 3,
+    "delete": lambda module: not deleted(module),
 }
 
 
