@@ -30,6 +30,7 @@ SOURCES = {
     "torch.cpu": (6865, "2d1ff8607c604c22"),
     "torch.cuda._graph_annotations": (62353, "82062f13ba36496e"),
     "torch.cuda.graph_annotations": (2453, "44ed515fc4497b47"),
+    "torch.cuda.tunable": (41639, "a1c53bd0d8cfdae5"),
     "torch.distributed._meta_registrations": (2379, "7c2dde2adf65cd55"),
     "torch.distributions": (6098, "78e40faad44ee29d"),
     "torch.export": (22124, "9bc7eb2122b34572"),

@@ -40,10 +40,11 @@ QUANTIZING = (
     "torch.nn.quantized",
     "torch.quantization",
 )
-# rooms that a program uses by name, if at all
+# rooms that a program uses by name, if at all; torch.utils.data is none: a data set of one's own is the first to use it
 ROOMS = (
     "torch.cpu",
     "torch.cuda.graph_annotations",
+    "torch.cuda.tunable",
     "torch.distributions",
     "torch.hub",
     "torch.masked",

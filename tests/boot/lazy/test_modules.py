@@ -96,7 +96,7 @@ def written(module: ModuleType) -> object:
 
 def deleted(module: ModuleType) -> bool:
     """Is its number still there, once it has been taken away?"""
-    del module.number  # type: ignore[attr-defined]  # as above
+    del module.number
     return "number" in vars(module)
 
 
