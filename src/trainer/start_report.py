@@ -34,8 +34,6 @@ class Reporter:
         for note in self.notes:
             if note["layer"] == "snapshot" and note["state"] == "on":
                 note.update(startup.served())
-            if note["layer"] == "lazy" and note["state"] == "on":
-                note.update(startup.lazy_modules())
         report = make(self.world, startup.phases(), self.notes)
         try:
             write(self.folder, report)

@@ -106,11 +106,11 @@ def served() -> dict[str, object]:
     return {name: value for name, value in snapshot.report().items() if name in ("served", "damaged")}
 
 
-def lazy_modules() -> dict[str, object]:
-    """What the lazy layer has to tell by now, for the report: state, why, modules (names), touched (what ended it)."""
-    from trainer_boot import lazy
-
-    return lazy.report()
+def flush(why: str) -> None:
+    """Runs what waits of torch's modules, before work that needs many of them; nothing where no layer is on."""
+    lazy = sys.modules.get("trainer_boot.lazy")
+    if lazy is not None:
+        lazy.flush(why)
 
 
 def record_snapshot() -> Note:

@@ -274,8 +274,6 @@ def walks() -> Any:
     kinds = {type(each).__name__ for each in list(sys.modules.values()) if getattr(each, "__file__", None)}
     warned = [bool(getattr(each, "__warningregistry__", None)) for each in list(sys.modules.values())]
     places = [getattr(inspect.getmodule(each), "__name__", "") for each in (torch.nn.Linear, torch.optim.AdamW)]
-    loose = type("Loose", (), {})
-    del loose.__module__
     names = [each.name for each in pkgutil.iter_modules(torch.fx.__path__)]
     return (
         "Deferred" in kinds,

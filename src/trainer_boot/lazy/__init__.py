@@ -46,8 +46,3 @@ def flush(why: str = "asked to") -> None:
     """Runs all bodies that wait; nothing where none do."""
     if _waiting is not None and not _waiting.whole:
         _waiting.bring(why)
-
-
-def report() -> dict[str, object]:
-    """What of the note changes: modules, touched."""
-    return {name: _note[name] for name in ("modules", "touched") if name in _note}
