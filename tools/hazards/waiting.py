@@ -271,8 +271,8 @@ def names_of_modules() -> Any:
 def walks() -> Any:
     """What tools do that go through all modules."""
     torch = loaded()
-    kinds = {type(each).__name__ for each in list(sys.modules.values()) if getattr(each, "__file__", None)}
     warned = [bool(getattr(each, "__warningregistry__", None)) for each in list(sys.modules.values())]
+    kinds = {type(each).__name__ for each in list(sys.modules.values()) if getattr(each, "__file__", None)}
     places = [getattr(inspect.getmodule(each), "__name__", "") for each in (torch.nn.Linear, torch.optim.AdamW)]
     names = [each.name for each in pkgutil.iter_modules(torch.fx.__path__)]
     return (
