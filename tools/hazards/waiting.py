@@ -338,7 +338,7 @@ def many_threads() -> Any:
         elif number % 4 == 2:
             found.append(torch.fx.Graph.__name__)
         else:
-            found.append(str(torch.cdist(torch.empty(2, 3, device="meta"), torch.empty(4, 3, device="meta")).shape))
+            found.append(importlib.import_module("torch._subclasses.fake_tensor").FakeTensor.__name__)
 
     threads = [threading.Thread(target=touch, args=(number,)) for number in range(8)]
     for each in threads:
@@ -387,10 +387,3 @@ def direct_imports() -> Any:
         ShapeProp.__name__,
         issubclass(DebugMode, TorchDispatchMode),
     )
-
-
-@call
-def utilities() -> Any:
-    torch = loaded()
-    bench = torch.utils.benchmark.Timer("1 + 1").timeit(1).number_per_run
-    return bench, torch.utils.collect_env.__name__ if hasattr(torch.utils, "collect_env") else None, torch.version.cuda

@@ -43,13 +43,14 @@ class LazyFinder:
         if name in self._asked:  # by a finder that goes through the finders too
             return None
         waiting = self._waiting
-        taken = waiting.spec(name)
-        if taken is not None or waiting.whole or waiting.running:
-            return taken
-        if self._needs_all(name):
-            waiting.bring(f"{name} is imported", name)
+        if waiting.whole:
+            return None
+        if waiting.running_here:
+            return waiting.spec(name)
+        if self._needs_all(name) or waiting.spec(name) is not None:
+            waiting.bring_while_importing(name)
             there = sys.modules.get(name)
-            return None if there is None or there is target else _there(there)
+            return waiting.spec(name) if there is None or there is target else _there(there)
         if name in self._awaited:
             return self._changed(name, path, lambda loader: _Awaited(loader, self._awaited.pop(name)))
         if name in self._names and name not in self._seen and target is None:

@@ -4,8 +4,13 @@ All or nothing: whoever touches one brings all, in the order in which they were 
 machinery. So there are two states only, and the second is that of a plain start.
 """
 
+import _imp
 import sys
-from _frozen_importlib import _DeadlockError, _ModuleLockManager  # type: ignore[attr-defined]  # importlib's own locks
+from _frozen_importlib import (  # type: ignore[attr-defined]  # importlib's own locks
+    _DeadlockError,
+    _module_locks,
+    _ModuleLockManager,
+)
 from _thread import get_ident
 from collections.abc import Callable
 from importlib import import_module
@@ -83,9 +88,9 @@ class Waiting:
         self._runner = 0
 
     @property
-    def running(self) -> bool:
-        """Are the bodies being run?"""
-        return bool(self._runner)
+    def running_here(self) -> bool:
+        """Are the bodies being run by this thread?"""
+        return self._runner == get_ident()
 
     def defer(self, module: ModuleType) -> None:
         """Instead of running its body. `module.__spec__.loader` is the one that will."""
@@ -108,6 +113,10 @@ class Waiting:
 
     def bring(self, why: str, module: str = "", name: str = "") -> None:
         """Runs all bodies that have not run. In the thread that is at it: that of `module` alone."""
+        with _NotSearching():
+            self._bring(why, module, name)
+
+    def _bring(self, why: str, module: str, name: str) -> None:
         for _ in range(ATTEMPTS):
             lock = _ModuleLockManager(LOCK)
             try:
@@ -128,6 +137,19 @@ class Waiting:
             finally:
                 lock.__exit__(None, None, None)
         raise ImportError(f"{why}, and threads that import it wait for one another")
+
+    def bring_while_importing(self, name: str) -> None:
+        """Runs all bodies from within the search for a module. What this thread looks for a body may import as well:
+        who runs the bodies must not have to wait for this thread to find it."""
+        with _NotSearching():
+            held = _looked_for()
+            for lock in held:
+                lock.release()
+            try:
+                self.bring(f"{name} is imported", name)
+            finally:
+                for lock in held:
+                    lock.acquire()
 
     def spec(self, name: str) -> ModuleSpec | None:
         """For the finder: of a module that was taken out, so that importing it runs its body."""
@@ -207,7 +229,7 @@ class Waiting:
             del dictionary(parent)[own]
 
     def _note(self, why: str, module: str, name: str) -> None:
-        frame = sys._getframe(2)
+        frame = sys._getframe(3)
         while frame.f_back and frame.f_globals.get("__name__", "").startswith((__package__, "importlib", "_frozen")):
             frame = frame.f_back
         by = f"{frame.f_globals.get('__name__', '')}:{frame.f_lineno}"
@@ -232,3 +254,31 @@ class _Body:
     def exec_module(self, module: ModuleType) -> None:
         """Its body."""
         self._waiting.run(module, self._loader)
+
+
+def _looked_for() -> list[Any]:
+    """The locks of the modules that this thread is looking for, a submodule's before its package's, as it took them."""
+    me = get_ident()
+    locks = [(name, reference()) for name, reference in list(_module_locks.items()) if name not in sys.modules]
+    held = [(name, lock) for name, lock in locks if lock is not None and lock.owner == me and name != LOCK]
+    return [lock for _, lock in sorted(held, key=lambda each: -len(each[0]))]
+
+
+class _NotSearching:
+    """A finder is asked under one lock for all imports of the process; who may wait for another thread's import, or
+    lets others wait for long, gives it back meanwhile."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        try:
+            while True:
+                _imp.release_lock()
+                self._depth += 1
+        except RuntimeError:  # it is not, or no longer, this thread's
+            return
+
+    def __exit__(self, *_: object) -> None:
+        for _level in range(self._depth):
+            _imp.acquire_lock()

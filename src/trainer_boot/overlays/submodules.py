@@ -36,7 +36,7 @@ BROUGHT = {
     "torch.fx.passes": ("graph_transform_observer",),
     "torch.nn.utils": ("_expanded_weights",),
     "torch.testing._internal": ("distributed",),
-    "torch.utils": ("_device", "_functools", "_indented_buffer", "_pallas", "_sympy", "_triton"),
+    "torch.utils": ("checkpoint", "_device", "_functools", "_indented_buffer", "_pallas", "_sympy", "_triton"),
 }
 
 

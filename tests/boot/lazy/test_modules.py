@@ -209,6 +209,28 @@ def test_threads_that_touch_at_once_all_find_it_whole(make: Make) -> None:
     assert len(ran()) == len(set(ran()))
 
 
+def test_threads_that_look_for_what_a_body_imports_do_not_hold_it_up(make: Make) -> None:
+    slow = "import time\ntime.sleep(0.05)\n"
+    package(
+        make, one=slow + "import pack.three\nvalue = 1\n", three=slow + "import pack.two\nvalue = pack.two.number\n"
+    )
+    pack = importlib.import_module("base").pack
+    start = threading.Barrier(6)
+    found: list[object] = []
+
+    def touch(number: int) -> None:
+        start.wait()
+        found.append(pack.one.value + 1 if number % 2 else importlib.import_module("pack.three").value)
+
+    threads = [threading.Thread(target=touch, args=(number,)) for number in range(6)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(20)
+    assert found == [2] * 6
+    assert len(ran()) == len(set(ran()))
+
+
 def test_an_import_that_waits_for_the_bodies_and_is_waited_for_by_one_ends(make: Make) -> None:
     slow = "import time\ntime.sleep(0.2)\nimport pack\nfound = pack.number\n"
     package(make, one="import time\ntime.sleep(0.1)\nimport other\nvalue = 1\n", other=slow)
