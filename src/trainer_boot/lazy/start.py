@@ -11,8 +11,9 @@ from trainer_boot.lazy import fakes, hooks
 from trainer_boot.lazy.finder import Executed, LazyFinder
 from trainer_boot.lazy.known import unknown_build, unknown_source
 from trainer_boot.lazy.modules import NOTHING, Waiting, dictionary
-from trainer_boot.lazy.names import LATE, Late
+from trainer_boot.lazy.names import LATE, Late, serve
 from trainer_boot.lazy.table import ALLOWED, ALONE, BROUGHT, CACHE, DEFERRED, ON_ACCELERATORS
+from trainer_boot.overlays.watch import Watcher
 
 # device files of those that run torch's kernels in Python
 ACCELERATORS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
@@ -74,6 +75,9 @@ class Start:
         found = late.stand_in(module, name) if late else None
         return NOTHING if found is None else found
 
+    def _bring_checkpoint(self, name: str) -> None:
+        self.waiting.bring(f"torch.utils.{name} is wanted", "torch.utils", name)
+
     def _keep_cache(self, module: ModuleType) -> None:
         """The cache that was given away is the module's."""
         name = CACHE[1]
@@ -88,6 +92,8 @@ class Start:
             for name in BROUGHT:
                 import_module(name)
             hooks.put_on(torch, self.waiting)
+            if not any(isinstance(finder, Watcher) for finder in sys.meta_path):  # else an overlay serves it
+                self.waiting.before.append(serve(torch.utils, frozenset(("checkpoint",)), self._bring_checkpoint))
         except Exception as error:  # as above: without its hooks, no module may wait
             self.waiting.bring(f"{type(error).__name__}: {error}")
         self.waiting.known = _known_later
