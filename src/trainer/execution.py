@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 
-from trainer import startup
+from trainer import start_policy, startup
 from trainer.errors import UserError
 from trainer.imports import PARENT, why_not_forked
 from trainer.launch.detect import World, detect
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def load(program: Program, start: Start, world: World) -> "list[Note]":
     """Puts the layers on and imports what the program will import first; the layers' notes."""
     startup.begin()
-    notes = startup.put_on(start.layers, start.check, start.node_local, why_not_forked(world))
+    notes = start_policy.put_on(start, start_policy.doubt_of_program(start), why_not_forked(world))
     startup.mark("layers")
     program.import_first()
     startup.mark("imports")

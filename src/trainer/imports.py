@@ -3,7 +3,7 @@
 import os
 from importlib import import_module
 
-from trainer import startup
+from trainer import start_policy, startup
 from trainer.launch.detect import World
 from trainer.launch.forking import NOT_FORKED
 from trainer.schema import Config
@@ -20,7 +20,7 @@ OF_RANKS = ("torch.distributed", "trainer.launch.comm", "trainer.parallel.ddp")
 
 def bring_in(config: Config, world: World) -> "list[Note]":
     """Puts the layers on and imports what a run needs; the layers' notes. Nothing is computed, no device is touched."""
-    notes = startup.put_on(config.start.layers, config.start.check, config.start.node_local, why_not_forked(world))
+    notes = start_policy.put_on(config.start, start_policy.doubt(config), why_not_forked(world))
     startup.mark("layers")
     import torch  # noqa: F401  # marked as one phase
 

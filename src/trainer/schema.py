@@ -25,12 +25,19 @@ class Start(Section):
     """How the run gets going. Every layer steps aside by itself where it does not know what it sees."""
 
     layers: list[str] = setting(
-        ["gc", "snapshot", "prefetch", "libraries", "overlays", "fork", "exit"],
+        ["gc", "snapshot", "prefetch", "libraries", "lazy", "overlays", "fork", "exit"],
         "layers of the fast start: gc (no collection while importing), snapshot (Python code of the environment and of "
         "the library from one file), prefetch (pages of shared objects are read at once where they are not in memory), "
-        "libraries (shared objects are opened where they were found before), overlays (what only torch.compile needs "
-        "comes when it is wanted), fork (ranks of --nproc are forked from one process that has imported), exit (ends "
-        "without taking the interpreter apart); an empty list: a plain start",
+        "libraries (shared objects are opened where they were found before), lazy (modules of torch that nobody uses "
+        "are not run; see `policy`), overlays (what only torch.compile needs comes when it is wanted), fork (ranks of "
+        "--nproc are forked from one process that has imported), exit (ends without taking the interpreter apart); an "
+        "empty list: a plain start",
+    )
+    policy: str = setting(
+        "auto",
+        "whether modules may be lazy: fast (yes), safe (no), auto (where the run is of a kind that is proven to need "
+        "none of them: built-in model, loss, data and optimizer, on CPU)",
+        choices=("auto", "fast", "safe"),
     )
     report: bool = setting(False, "print where the time of the start went (always in <run folder>/start)")
     check: str = setting("fast", "how the snapshot is compared with the environment", choices=("fast", "full"))

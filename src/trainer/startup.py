@@ -162,6 +162,13 @@ def served() -> dict[str, object]:
     return {name: value for name, value in snapshot.report().items() if name in ("served", "damaged")}
 
 
+def flush(why: str) -> None:
+    """Runs what waits of torch's modules, before work that needs many of them; nothing where no layer is on."""
+    lazy = sys.modules.get("trainer_boot.lazy")
+    if lazy is not None:
+        lazy.flush(why)
+
+
 def record_snapshot(patient: bool = False) -> Note:
     """At the end of a run: makes the snapshot that the next start is served from, where there is none; a note. Never
     fails. `patient`: however long it takes; else what a run's end may take, and the next run adds to it."""

@@ -1,6 +1,6 @@
 """The layers of a fast start, in the order in which they are put on. Each is a room of its own that can step aside."""
 
-LAYERS = ("gc", "snapshot", "prefetch", "libraries", "overlays")
+LAYERS = ("gc", "snapshot", "prefetch", "libraries", "lazy", "overlays")
 
 Note = dict[str, object]
 
@@ -32,6 +32,10 @@ def put_on(names: list[str], check: str = "fast", node_local: str = "auto") -> l
             from trainer_boot import libraries
 
             notes.append(libraries.serve())
+        elif layer == "lazy":
+            from trainer_boot import lazy
+
+            notes.append(lazy.install(check))
         else:
             from trainer_boot import overlays
 

@@ -39,11 +39,14 @@ def main(layers: str, *names: str) -> None:
     torch.set_num_threads(1)
     trained()
     before = "torch._dynamo" in sys.modules
+    lazy: Any = next((each for each in notes if each["layer"] == "lazy"), {})
+    waiting = len(lazy["modules"]) if lazy.get("state") == "on" else 0
     warnings.simplefilter("ignore")
     result = {name: plain(CALLS[name]()) for name in names}
     overlays: Any = next((each.get("overlays") for each in notes if each["layer"] == "overlays"), None) or []
     on = sum(each["state"] == "on" for each in overlays)
-    print("RESULT " + json.dumps({"result": result, "compiler_before": before, "on_after": on}), flush=True)
+    told = {"result": result, "compiler_before": before, "on_after": on, "waiting_before": waiting}
+    print("RESULT " + json.dumps({**told, "touched": lazy.get("touched", [])}), flush=True)
     # a group of ranks or a worker that a call left must not decide how the process ends
     os._exit(0)
 

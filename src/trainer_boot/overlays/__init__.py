@@ -127,6 +127,9 @@ def _take_back(why: str) -> None:
 
 
 def _wanted(name: str) -> None:
+    lazy = sys.modules.get("trainer_boot.lazy")
+    if lazy is not None:  # the modules that wait come while the changes make that cheaper
+        lazy.flush(f"{name} is wanted")
     # the watcher stays: importlib is going through sys.meta_path right now, and would miss the finder after it
     _take_back(f"{name} is wanted")
 

@@ -36,7 +36,7 @@ BROUGHT = {
     "torch.fx.passes": ("graph_transform_observer",),
     "torch.nn.utils": ("_expanded_weights",),
     "torch.testing._internal": ("distributed",),
-    "torch.utils": ("_device", "_functools", "_indented_buffer", "_pallas", "_sympy", "_triton"),
+    "torch.utils": ("checkpoint", "_device", "_functools", "_indented_buffer", "_pallas", "_sympy", "_triton"),
 }
 
 
@@ -47,7 +47,7 @@ def packages(module: ModuleType) -> Restore:
         package = sys.modules.get(name)
         if package is None:
             continue
-        if "__getattr__" in vars(package):
+        if "__getattr__" in _names(package):
             all_of(restores)()
             raise Unknown(f"{name} serves attributes of its own")
         restores.append(_serve(package, brought))
@@ -62,10 +62,16 @@ def _serve(package: ModuleType, brought: tuple[str, ...]) -> Restore:
             return import_module(full)
         raise AttributeError(f"module {package.__name__!r} has no attribute {name!r}")
 
-    vars(package)["__getattr__"] = __getattr__
+    _names(package)["__getattr__"] = __getattr__
 
     def restore() -> None:
-        if vars(package).get("__getattr__") is __getattr__:
-            del vars(package)["__getattr__"]
+        if _names(package).get("__getattr__") is __getattr__:
+            del _names(package)["__getattr__"]
 
     return restore
+
+
+def _names(package: ModuleType) -> dict[str, Any]:
+    """What the package holds, without waking one that is lazy."""
+    found: dict[str, Any] = ModuleType.__getattribute__(package, "__dict__")
+    return found

@@ -1,4 +1,4 @@
-"""Run as a process: `python flows.py plain|fast KIND`; trains five updates and prints JSON about them.
+"""Run as a process: `python flows.py plain|fast|lazy KIND`; trains five updates and prints JSON about them.
 
 KIND: adamw, sgd, muon (in float32), with "ddp-" before it in a group of one, or "compile-": goes on compiled.
 """
@@ -10,7 +10,12 @@ from typing import Any
 
 def main(start: str, kind: str) -> None:
     note: dict[str, Any] = {}
-    if start == "fast":
+    waiting: dict[str, Any] = {"modules": [], "touched": []}
+    if start == "lazy":
+        from trainer_boot import lazy
+
+        waiting = lazy.install()
+    if start != "plain":
         from trainer_boot import overlays
 
         note = overlays.install()
@@ -46,6 +51,7 @@ def main(start: str, kind: str) -> None:
     for optimizer in optimizers:
         optimizer.load_state_dict(optimizer.state_dict())
     before = [name for name in ("torch._dynamo", "sympy") if name in sys.modules]
+    touched = list(waiting["touched"])
     during = {each["name"]: each["state"] for each in note.get("overlays", [])}
     if kind.startswith("compile-"):
         updates(torch.compile(model, backend="eager"), 3)
@@ -55,7 +61,8 @@ def main(start: str, kind: str) -> None:
         "check": " ".join(torch._check_with.__code__.co_names),
     }
     weights = [each.sum().item().hex() for each in model.parameters()]
-    print(json.dumps([losses, weights, before, during, after, codes]))
+    lazily = [len(waiting["modules"]), touched, waiting["touched"]]
+    print(json.dumps([losses, weights, before, during, after, codes, lazily]))
 
 
 if __name__ == "__main__":
