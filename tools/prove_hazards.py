@@ -20,7 +20,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tools import hazards, proof
 
-POLICIES = {"safe": "gc,snapshot,overlays", "fast": "gc,snapshot,lazy,overlays"}
+POLICIES = {
+    "safe": "gc,snapshot,prefetch,libraries,overlays",
+    "fast": "gc,snapshot,prefetch,libraries,lazy,overlays",
+}
 MARK = "RESULT "
 
 

@@ -3,6 +3,7 @@
 import ast
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -33,7 +34,9 @@ class Program:
             return
         for name, members in _imports(tree):
             try:
-                __import__(name, fromlist=members)
+                import_module(name)
+                if members:  # some may be modules
+                    __import__(name, fromlist=members)
             except Exception:  # told by the program itself, a moment later
                 continue
 
@@ -83,9 +86,10 @@ class Program:
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:
     """(module, names from it) of the imports at the top level of a program."""
+    found: list[tuple[str, list[str]]]
     for node in tree.body:
         if isinstance(node, ast.Import):
-            found = [(alias.name, [""]) for alias in node.names]
+            found = [(alias.name, []) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found = [(node.module, [alias.name for alias in node.names if alias.name != "*"])]
         else:

@@ -14,16 +14,16 @@ Executed = Callable[[ModuleType], None]
 class LazyFinder:
     """On sys.meta_path before the finders that find.
 
-    `names` may wait, if `accept` says so of the spec. `awaited`: called with the module once its body has run. `alone`:
-    may be imported though their packages wait. `allowed`, once torch is imported: all of torch that may be imported
-    without running the bodies before.
+    `names` may wait, if `accept` says so of the spec. `awaited`: called with the module once its body has run. `alone`
+    says which may be imported though their packages wait. `allowed`, once torch is imported: all of torch that may be
+    imported without running the bodies before.
     """
 
     def __init__(
         self,
         waiting: Waiting,
         names: frozenset[str],
-        alone: frozenset[str],
+        alone: Callable[[str], bool],
         accept: Callable[[ModuleSpec], bool],
         awaited: Mapping[str, Executed],
     ) -> None:
@@ -59,7 +59,7 @@ class LazyFinder:
         return None
 
     def _needs_all(self, name: str) -> bool:
-        if name in self._alone:
+        if self._alone(name):
             return False
         if self.allowed is not None and name.startswith("torch.") and name not in self.allowed:
             return True

@@ -7,6 +7,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from trainer_boot import overlays
 from trainer_boot.lazy import fakes, hooks
 from trainer_boot.lazy.finder import Executed, LazyFinder
 from trainer_boot.lazy.known import unknown_build, unknown_source
@@ -17,8 +18,6 @@ from trainer_boot.overlays.watch import Watcher
 
 # device files of those that run torch's kernels in Python
 ACCELERATORS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-
-
 PACKAGE = __name__.rpartition(".")[0]
 
 
@@ -43,7 +42,7 @@ class Start:
         self.waiting.known = self._known
         self.waiting.finish[CACHE[0]] = self._keep_cache
         self.waiting.before.append(self._tell)
-        self._finder = LazyFinder(self.waiting, names, ALONE, self._accept, awaited)
+        self._finder = LazyFinder(self.waiting, names, _alone, self._accept, awaited)
         sys.meta_path.insert(0, self._finder)
 
     def _accept(self, spec: ModuleSpec) -> bool:
@@ -98,6 +97,10 @@ class Start:
             self.waiting.bring(f"{type(error).__name__}: {error}")
         self.waiting.known = _known_later
         self._finder.allowed = ALLOWED
+
+
+def _alone(name: str) -> bool:
+    return name in ALONE or (name.startswith("torch.fx.experimental.") and overlays.defers(name))
 
 
 def _known_later(module: str, name: str) -> Any:

@@ -111,6 +111,16 @@ def install() -> dict[str, object]:
     return _note
 
 
+def defers(name: str) -> bool:
+    """Will that module of torch, when it is imported, be there without its content? It runs no line then."""
+    from trainer_boot.overlays import symbols
+
+    found = next((each for each in _installed if each.of == name == symbols.NAME), None)
+    if found is None or found.note["state"] == "aside":
+        return False
+    return found.note["state"] == "on" or symbols.known(str(import_module("torch.version").__version__))
+
+
 def step_aside(why: str = "asked to") -> None:
     """Takes every change back; torch is as its authors wrote it."""
     from trainer_boot.overlays.watch import Watcher

@@ -16,9 +16,10 @@ from types import ModuleType
 from typing import Any
 
 from trainer_boot.overlays.changes import Restore, rebind
-from trainer_boot.overlays.known import Unknown, need_source
+from trainer_boot.overlays.known import Unknown, need_source, need_torch
 from trainer_boot.overlays.plain_shapes import ANSWERS, GuardOnDataDependentSymNode
 
+NAME = "torch.fx.experimental.symbolic_shapes"
 SOURCE = "9a765ee905f4e514"
 # the error as a class: for those that only name it in an `except` around what raises no other of that name
 CATCHING = {
@@ -108,6 +109,17 @@ def deferred(spec: ModuleSpec) -> Restore:
     return restore
 
 
+def known(version: str) -> bool:
+    """Would `deferred` do so, in torch of that version?"""
+    place = f"{sys.modules['torch'].__path__[0]}/{NAME.partition('.')[2].replace('.', '/')}.py"
+    try:
+        need_torch(version)
+        need_source(place, SOURCE)
+    except Unknown:
+        return False
+    return True
+
+
 def _may_have(name: str, asking: str) -> bool:
     """Is there an answer by that name for the module that asks?"""
     if name in CATCHING:
@@ -118,6 +130,9 @@ def _may_have(name: str, asking: str) -> bool:
 def _complete(module: ModuleType) -> None:
     """Executes it, unless that is done or under way in this thread."""
     name = _own(module)["__name__"]
+    lazy = sys.modules.get("trainer_boot.lazy")
+    if lazy is not None and name in _contents and not _contents[name].loading:
+        lazy.flush(f"{name} is wanted")  # it imports modules that wait, and they import it
     with _lock:
         content = _contents.get(name)
         if content is None or content.loading:

@@ -33,7 +33,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(RAN + text)
         waiting = Waiting()
-        finder = LazyFinder(waiting, frozenset(waits), frozenset(alone), lambda spec: True, {})
+        finder = LazyFinder(waiting, frozenset(waits), frozenset(alone).__contains__, lambda spec: True, {})
         sys.meta_path.insert(0, finder)
         return waiting
 

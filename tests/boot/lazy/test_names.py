@@ -43,8 +43,11 @@ def needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Mo
         return NOTHING if found is None else found
 
     waiting.known = known
+    alone: frozenset[str] = frozenset()
     awaited = {"needed_one": late.executed}
-    sys.meta_path.insert(0, LazyFinder(waiting, frozenset(("waiting_one",)), frozenset(), lambda spec: True, awaited))
+    sys.meta_path.insert(
+        0, LazyFinder(waiting, frozenset(("waiting_one",)), alone.__contains__, lambda spec: True, awaited)
+    )
     yield importlib.import_module("needed_one"), waiting
     for name in ("needed_one", "waiting_one"):
         sys.modules.pop(name, None)

@@ -12,6 +12,7 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 PLAIN = ROOT / "tools" / "plain"
+SHARED = ROOT / "src" / "trainer" / "bench" / "plain"
 
 
 def ranks(folder: Path, script: str, layers: str) -> tuple[list[list[str]], list[dict[str, Any]]]:
@@ -19,11 +20,11 @@ def ranks(folder: Path, script: str, layers: str) -> tuple[list[list[str]], list
     folder.mkdir()
     environment = {
         **os.environ,
-        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONPATH": f"{ROOT / 'src'}:{SHARED}",
         "OMP_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo",
     }
-    words = [PLAIN / "spawn.py", "2", HERE / "sharded.py", PLAIN / f"{script}.py", folder, layers]
+    words = [SHARED / "spawn.py", "2", HERE / "sharded.py", PLAIN / f"{script}.py", folder, layers]
     done = subprocess.run(
         [sys.executable, *map(str, words)], env=environment, capture_output=True, text=True, check=False
     )
