@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from tools import startup_steps
-from trainer.bench.contenders import Bed, Contender, torchrun
+from trainer.bench.contenders import FAST, Bed, Contender, torchrun
 from trainer.bench.figures import Row, compared, table
 from trainer.bench.processes import Failed, Running, running
 from trainer.bench.rounds import Tell, turns
@@ -23,7 +23,7 @@ FLOWS = {
     "restart": ("from SIGKILL of one of {} ranks to every rank's next update", "s"),
     "memory": ("PSS of all processes of {} ranks after their first update", "MiB"),
 }
-RANKS = {"restart": (2, 4), "memory": (8,)}
+RANKS = {"restart": (2, 8), "memory": (8,)}
 # without it a restart over gloo may find the store of the ranks before: connection refused
 TORCHRUN_ENVIRON = (("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"),)
 
@@ -37,6 +37,7 @@ def contenders(pyz: Path, ranks: int) -> dict[str, Contender]:
         "torchrun": Contender(torchrun(ranks, SCRIPT, *options), environ=TORCHRUN_ENVIRON),
         "trainer exec, no layer": Contender(command, layers="", lacks=lacks),
         "trainer exec": Contender(command, cache="file", lacks=lacks),
+        "trainer exec, policy fast": Contender(command, cache="file", lacks=lacks, environ=FAST),
     }
 
 

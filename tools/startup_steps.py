@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tools import startup_calls, startup_packages
-from trainer.bench.contenders import STAGES, Bed, Contender, Place, own, spawned, torchrun, trained
+from trainer.bench.contenders import FAST, STAGES, Bed, Contender, Place, own, spawned, torchrun, trained
 from trainer.bench.figures import Row, table
 from trainer.bench.processes import Failed
 from trainer.bench.rounds import Tell, measure
@@ -78,6 +78,7 @@ def contenders(name: str, pyz: Path, folder: Path) -> dict[str, Contender]:
     python = sys.executable
     if flow.trains and flow.by_torchrun:
         found["trainer"] = Contender(trained([python, str(pyz)], flow.ranks), trains=True, cache="file")
+        found["trainer, policy fast"] = found["trainer"]._replace(environ=FAST)
     elif flow.trains:
         found |= own([python, str(pyz)], flow.ranks)
     lacks = lacks or lacks_exec(pyz)
@@ -85,6 +86,7 @@ def contenders(name: str, pyz: Path, folder: Path) -> dict[str, Contender]:
     found["trainer exec"] = Contender(command, cache="file", lacks=lacks)
     if not flow.trains:
         found["trainer exec, no layer"] = Contender(command, layers="", lacks=lacks)
+        found["trainer exec, policy fast"] = found["trainer exec"]._replace(environ=FAST)
     if name == "one":
         found |= others(pyz, folder)
     return found

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # what a start is made faster by: the boot package's layers, and the trainer's own
 OWN_LAYERS = ("fork", "exit")
+# settings of the start that are no matter of the snapshot
+HARMLESS = ("start.policy", "start.report", "TRAINER_START_POLICY", "TRAINER_START_REPORT")
 
 _layers_on = False
 _leaves_fast = False
@@ -87,9 +89,10 @@ def layers() -> tuple[str, ...]:
 
 def serve_early(words: list[str], environ: Mapping[str, str]) -> None:
     """Serves the standard library's modules from the snapshot before the configuration is read; `words`: the command's.
-    Not where one of them or a variable sets anything of the start; what the run file sets, `put_on` sees to."""
-    said = any(word.startswith("--start.") for word in words)
-    if said or any(name.startswith("TRAINER_START_") for name in environ):
+    Not where one of them or a variable sets how it is served; what the run file sets, `put_on` sees to."""
+    settings = [word.removeprefix("--").partition("=")[0] for word in words if word.startswith("--start.")]
+    settings += [name for name in environ if name.startswith("TRAINER_START_")]
+    if any(name not in HARMLESS for name in settings):
         return
     from trainer_boot import snapshot
 

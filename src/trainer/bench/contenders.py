@@ -19,9 +19,13 @@ LIMIT = 300.0  # seconds for one run
 STAGES = {
     "trainer, no layer": "",
     "trainer, gc": "gc",
-    "trainer, gc + overlays": "gc,overlays",
+    "trainer, + overlays": "gc,overlays",
+    "trainer, + snapshot": "gc,overlays,snapshot",
+    "trainer, + libraries, prefetch": "gc,overlays,snapshot,libraries,prefetch",
     "trainer": None,
+    "trainer, policy fast": None,
 }
+FAST = (("TRAINER_START_POLICY", "fast"),)
 RUN_FILE = """
 [run]
 threads = 1
@@ -89,10 +93,20 @@ def trained(trainer: list[str], ranks: int) -> list[str]:
     return [*trainer, "train", "run.toml", "--run.folder", "FOLDER", "--nproc", str(ranks)]
 
 
-def own(trainer: list[str], ranks: int) -> dict[str, Contender]:
-    """The trainer with its layers put on one after the other."""
+def own(trainer: list[str], ranks: int, every: bool = True) -> dict[str, Contender]:
+    """The trainer with its layers put on one after the other; without `every`: with none, all, and all and fast."""
     command = trained(trainer, ranks)
-    return {name: Contender(command, True, layers, "file" if layers is None else "") for name, layers in STAGES.items()}
+    return {
+        name: Contender(
+            command,
+            True,
+            layers,
+            "file" if layers is None or "snapshot" in layers else "",
+            FAST if name.endswith("fast") else (),
+        )
+        for name, layers in STAGES.items()
+        if every or not layers
+    }
 
 
 class Place:

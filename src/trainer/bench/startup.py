@@ -12,8 +12,8 @@ from trainer.bench.rounds import Tell, measure
 from trainer.startup import entry_command
 
 
-def contenders(nproc: int) -> dict[str, Contender]:
-    """The hand-written script first, then this trainer with its layers put on one after the other."""
+def contenders(nproc: int, every: bool) -> dict[str, Contender]:
+    """The hand-written script first, then this trainer; with `every` layer put on one after the other."""
     if nproc == 1:
         found = {"hand-written script": Contender(spawned(1, "one_process.py"))}
     else:
@@ -21,10 +21,10 @@ def contenders(nproc: int) -> dict[str, Contender]:
             "hand-written script": Contender(spawned(nproc, "ddp.py")),
             "the script by torchrun": Contender(torchrun(nproc, "ddp.py")),
         }
-    return found | own(entry_command(), nproc)
+    return found | own(entry_command(), nproc, every)
 
 
-def measured(folder: Path, nproc: int, rounds: int, tell: Tell) -> dict[str, Any]:
+def measured(folder: Path, nproc: int, rounds: int, every: bool, tell: Tell) -> dict[str, Any]:
     """Keys: host, python, torch, nproc, rounds, contenders (rows of rounds.measure). Failed, Differs."""
     bed = Bed(folder)
     return {
@@ -33,7 +33,7 @@ def measured(folder: Path, nproc: int, rounds: int, tell: Tell) -> dict[str, Any
         "torch": version("torch"),
         "nproc": nproc,
         "rounds": rounds,
-        "contenders": measure(bed, contenders(nproc), rounds, tell),
+        "contenders": measure(bed, contenders(nproc, every), rounds, tell),
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from trainer.arguments import split, whole
 from trainer.errors import UserError
 
-HELP = """usage: trainer bench startup [--nproc N] [--rounds N] [--json FILE]
+HELP = """usage: trainer bench startup [--nproc N] [--rounds N] [--layers] [--json FILE]
 
 Time from the start of a process to the end of its first update, of one small model: by a hand-written script with
 nothing of the trainer in it, and by `trainer train` without and with its layers of a fast start. All are run in turn,
@@ -16,6 +16,7 @@ for bit. Works in a temporary folder ($TMPDIR) and leaves nothing.
 
   --nproc N      ranks on this machine (default 1): DDP over Gloo, the script also by torchrun
   --rounds N     measured rounds, after one that warms up (default 5)
+  --layers       also with the layers put on one after the other: what each is worth here
   --json FILE    writes the figures too
 
 examples:
@@ -35,7 +36,7 @@ def run(arguments: list[str]) -> int:
         return 0 if arguments else 2
     if arguments[0] != "startup":
         raise UserError(f"no such benchmark: {arguments[0]}", "`trainer bench startup`", 2)
-    given = split(arguments[1:], {"nproc": True, "rounds": True, "json": True}, 0, "bench")
+    given = split(arguments[1:], {"nproc": True, "rounds": True, "layers": False, "json": True}, 0, "bench")
     if given.settings:
         raise UserError(f"bench takes no settings (--{given.settings[0][0]})", "`trainer bench --help`", 2)
     nproc = whole(given.flags, "nproc", 1, 1)
@@ -45,10 +46,10 @@ def run(arguments: list[str]) -> int:
     from trainer.needs import need
 
     need("torch", "numpy")
-    return _measure(nproc, rounds, given.flags.get("json"))
+    return _measure(nproc, rounds, "layers" in given.flags, given.flags.get("json"))
 
 
-def _measure(nproc: int, rounds: int, target: str | None) -> int:
+def _measure(nproc: int, rounds: int, every: bool, target: str | None) -> int:
     import json
     import signal
     import tempfile
@@ -62,7 +63,7 @@ def _measure(nproc: int, rounds: int, target: str | None) -> int:
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up as Ctrl-C does
     try:
         with tempfile.TemporaryDirectory(prefix="trainer-bench-") as folder:
-            result = startup.measured(Path(folder), nproc, rounds, _tell)
+            result = startup.measured(Path(folder), nproc, rounds, every, _tell)
     except Failed as error:
         what, _, output = str(error).partition("\n")
         print(output, file=sys.stderr)

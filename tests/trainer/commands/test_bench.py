@@ -22,14 +22,14 @@ def test_one_round_in_one_process(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert list(rows) == [
         "hand-written script",
         "trainer, no layer",
-        "trainer, gc",
-        "trainer, gc + overlays",
         "trainer",
+        "trainer, policy fast",
     ]
     assert rows["hand-written script"]["ratio"] == 1.0
     assert all(row["median"] > 0 and row["losses"] == rows["trainer"]["losses"] for row in rows.values())
     assert {note["state"] for note in rows["trainer, no layer"]["layers"]} == {"off"}
     assert {note["layer"]: note["state"] for note in rows["trainer"]["layers"]}["gc"] == "on"
+    assert {note["layer"]: note["state"] for note in rows["trainer, policy fast"]["layers"]}["lazy"] == "on"
     assert printed.out.splitlines()[0].startswith("time to the first update, one process")
     assert printed.out.splitlines()[-1] == "the losses of all are the same, bit for bit"
     assert "trainer: round 1 of 1" in printed.err
