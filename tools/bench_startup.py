@@ -12,9 +12,9 @@ tools/plain/ with nothing of ours in it, torchrun, or `python -c pass`. Needs a 
     uv run --group bench python -m tools.bench_startup --json docs/proofs/startup.json --picture docs/startup.svg
     uv run python -m tools.bench_startup --flows one --strace system calls by kind too (needs strace)
 
-Flows: one (one process), ddp (two ranks, gloo), fsdp, pipeline, dcp (FSDP2 and a checkpoint), n2, n4, n8 (DDP on one
-node, against torchrun); restart (SIGKILL of a rank to every rank's next update), memory (PSS of eight ranks); version,
-help, wrong (a misspelt key in the run file).
+Flows: gpt, gpt2 (the built-in model, one process and two ranks on gloo), one, ddp (the same with a model of the user's
+own), fsdp, pipeline, dcp (FSDP2 and a checkpoint), n2, n4, n8 (DDP on one node, against torchrun); restart (SIGKILL of
+a rank to every rank's next update), memory (PSS of eight ranks); version, help, wrong (a misspelt key in the run file).
 Places of the files of first updates: warm (page cache), cold (page cache dropped before each run: as root all of it,
 else of the files concerned), slow (a millisecond a request of the file system, mounted anew before each run; root and
 /dev/fuse), slow-warm (the second start on such a mount).

@@ -28,16 +28,20 @@ TRAINERS = {
 
 
 class Flow(NamedTuple):
-    """`by_torchrun`: torchrun is what the others are compared with, not the least that starts the ranks."""
+    """`by_torchrun`: torchrun is what the others are compared with, not the least that starts the ranks. The model of
+    run.toml is code of the user's own, that of gpt.toml is built in."""
 
     title: str
     ranks: int
     script: str
     trains: bool = False
     by_torchrun: bool = False
+    run_file: str = "run.toml"
 
 
 FLOWS = {
+    "gpt": Flow("built-in GPT, one process", 1, "gpt.py", trains=True, run_file="gpt.toml"),
+    "gpt2": Flow("built-in GPT, DDP, 2 ranks", 2, "gpt.py", trains=True, run_file="gpt.toml"),
     "one": Flow("one process", 1, "one_process.py", trains=True),
     "ddp": Flow("DDP, 2 ranks", 2, "ddp.py", trains=True),
     "fsdp": Flow("FSDP2, 2 ranks", 2, "fsdp.py"),
@@ -49,8 +53,38 @@ FLOWS = {
 }
 
 
+GPT_RUN_FILE = """
+[run]
+threads = 1
+steps = 2
+device = "cpu"
+[model]
+layers = 4
+width = 64
+heads = 4
+[data]
+text = ["text.txt"]
+sequence = 32
+holdout = 0
+shuffle = false
+[batch]
+size = 8
+[optim]
+clip = 0.0
+schedule = "constant"
+[precision]
+compute = "fp32"
+[checkpoint]
+final = false
+[log]
+progress = "none"
+"""
+
+
 def bed(folder: Path, place: Place | None = None) -> Bed:
-    """A bed with all scripts."""
+    """A bed with all scripts, and the built-in model's run file and text."""
+    (folder / "gpt.toml").write_text(GPT_RUN_FILE)
+    (folder / "text.txt").write_bytes(bytes(97 + 7 * at * at % 26 for at in range(600)))
     return Bed(folder, PLAIN, place)
 
 
@@ -77,10 +111,10 @@ def contenders(name: str, pyz: Path, folder: Path) -> dict[str, Contender]:
         found = dict(reversed(found.items()))
     python = sys.executable
     if flow.trains and flow.by_torchrun:
-        found["trainer"] = Contender(trained([python, str(pyz)], flow.ranks), trains=True, cache="file")
+        found["trainer"] = Contender(trained([python, str(pyz)], flow.ranks, flow.run_file), trains=True, cache="file")
         found["trainer, policy fast"] = found["trainer"]._replace(environ=FAST)
     elif flow.trains:
-        found |= own([python, str(pyz)], flow.ranks)
+        found |= own([python, str(pyz)], flow.ranks, run_file=flow.run_file)
     lacks = lacks or lacks_exec(pyz)
     command = executed(pyz, flow.ranks, flow.script)
     found["trainer exec"] = Contender(command, cache="file", lacks=lacks)

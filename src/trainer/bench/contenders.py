@@ -88,14 +88,14 @@ def torchrun(ranks: int, script: str, *options: str) -> list[str]:
     return [sys.executable, *words, f"BED/{script}", "FOLDER"]
 
 
-def trained(trainer: list[str], ranks: int) -> list[str]:
+def trained(trainer: list[str], ranks: int, run_file: str = "run.toml") -> list[str]:
     """The same model by `trainer train`."""
-    return [*trainer, "train", "run.toml", "--run.folder", "FOLDER", "--nproc", str(ranks)]
+    return [*trainer, "train", run_file, "--run.folder", "FOLDER", "--nproc", str(ranks)]
 
 
-def own(trainer: list[str], ranks: int, every: bool = True) -> dict[str, Contender]:
+def own(trainer: list[str], ranks: int, every: bool = True, run_file: str = "run.toml") -> dict[str, Contender]:
     """The trainer with its layers put on one after the other; without `every`: with none, all, and all and fast."""
-    command = trained(trainer, ranks)
+    command = trained(trainer, ranks, run_file)
     return {
         name: Contender(
             command,
