@@ -50,7 +50,8 @@ def test_bit_for_bit_without_the_compiler(tmp_path: Path, script: str, used: set
         assert {"torch._dynamo", "sympy"} <= set(slow["modules"])
         assert not {"torch._dynamo", "sympy"} & set(quick["modules"])
         assert len(quick["modules"]) < len(slow["modules"]) - 700
-        assert "aside" not in quick["overlays"].values(), quick["overlays"]
+        aside = {name for name, state in quick["overlays"].items() if state == "aside"}
+        assert aside <= {"CUDA's driver", "CUDA's runtime"}, aside  # without a snapshot
         assert used <= {name for name, state in quick["overlays"].items() if state == "on"}
     if script == "dcp":
         saved = [sorted(path.name for path in (tmp_path / way / "checkpoint").iterdir()) for way in ("plain", "fast")]

@@ -27,7 +27,8 @@ def told() -> list[Any]:
     return list(json.loads(done.stdout.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("name", [each.name for each in overlays._all()])
+# but for those that need a snapshot (test_bindings)
+@pytest.mark.parametrize("name", [each.name for each in overlays._all() if not each.name.startswith("CUDA's")])
 def test_is_on(told: list[Any], name: str) -> None:
     before, early, *_ = told
     assert before[name] == ["on", ""]

@@ -30,10 +30,11 @@ def test_bit_for_bit_without_the_compiler(kind: str) -> None:
     assert plain[2] == ["torch._dynamo", "sympy"]
     assert fast[2] == []
     states, reasons = fast[3:5]
-    assert "aside" not in states.values(), reasons
+    aside = {name for name, state in states.items() if state == "aside"}
+    assert aside <= {"CUDA's driver", "CUDA's runtime"}, reasons  # without a snapshot
     expected = {"disabled functions", "operators' source", "optimizers' steps", "torch.load", "fake tensors"}
     assert expected < {name for name, state in states.items() if state == "on"}
     if kind.startswith("compile-"):
         # the compiler found torch as its authors wrote it
-        assert set(reasons.values()) == {"torch._dynamo is wanted"}
+        assert {why for name, why in reasons.items() if name not in aside} == {"torch._dynamo is wanted"}
         assert fast[5] == plain[5]
