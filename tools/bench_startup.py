@@ -23,6 +23,7 @@ else of the files concerned), slow (a millisecond a request of the file system, 
 import argparse
 import json
 import platform
+import signal
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -131,6 +132,7 @@ def main() -> int:
         parser.error("--rounds: at least 1")
     if arguments.strace:
         startup_calls.need_strace()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what it has started, as Ctrl-C does
     try:
         result = measured(arguments, need_pyz(arguments.pyz))
     except Differs as error:

@@ -77,7 +77,9 @@ def _section(parts: list[str], top: int, title: str, groups: list[Group]) -> int
 
 
 def _bar(contender: str, ratio: float, width: float, top: int) -> list[str]:
-    color = OURS if contender in BEST else OURS_IN_PART if contender.startswith("trainer, ") else OTHERS
+    color = (
+        OURS if contender in BEST else OURS_IN_PART if contender.startswith(("trainer, ", "trainer exec, ")) else OTHERS
+    )
     return [
         f'<text x="16" y="{top + 11}">{escape(contender)}</text>',
         f'<rect x="{LEFT}" y="{top}" width="{width:.1f}" height="14" rx="2" fill="{color}"/>'
