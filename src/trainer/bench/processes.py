@@ -86,6 +86,8 @@ class Running:
         """Nothing of it is left when this returns, but what the kernel does not let go of."""
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])  # a second Ctrl-C waits
         try:
+            if hasattr(self, "process"):
+                self.process.kill()  # one that is only just being started has no environment to be found by
             deadline = time.monotonic() + END_SECONDS
             while (left := self.pids()) and time.monotonic() < deadline:
                 for pid in left:
