@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from trainer_boot.lazy.modules import Deferred, Waiting
+from trainer_boot.wrapped import Wrapped
 
 Executed = Callable[[ModuleType], None]
 
@@ -82,47 +83,28 @@ class LazyFinder:
         return spec
 
 
-class _Changed:
-    """Another loader, which the module gets back when its body is about to run, or to wait."""
-
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As the other."""
-        return self._loader.create_module(spec)  # type: ignore[no-any-return]  # a loader's
-
-    def _give_back(self, module: ModuleType) -> None:
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        module.__loader__ = self._loader
-
-
-class _Deferring(_Changed):
+class _Deferring(Wrapped):
     def __init__(self, loader: Any, waiting: Waiting) -> None:
         super().__init__(loader)
         self._waiting = waiting
 
     def exec_module(self, module: ModuleType) -> None:
         """Not now; where the bodies have come meanwhile, now."""
-        self._give_back(module)
+        self.give_back(module)
         if self._waiting.whole or type(module) is not ModuleType:
             self._loader.exec_module(module)
         else:
             self._waiting.defer(module)
 
 
-class _Awaited(_Changed):
+class _Awaited(Wrapped):
     def __init__(self, loader: Any, done: Callable[[ModuleType], None]) -> None:
         super().__init__(loader)
         self._done = done
 
     def exec_module(self, module: ModuleType) -> None:
         """As the other; then says so."""
-        self._give_back(module)
+        self.give_back(module)
         self._loader.exec_module(module)
         self._done(module)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from trainer_boot.overlays.changes import Restore
 from trainer_boot.overlays.known import Unknown
+from trainer_boot.wrapped import Wrapped
 
 # set before the body runs, by the import machinery and by whoever makes the module
 SET_BEFORE = frozenset(
@@ -44,24 +45,12 @@ class Waiting(ModuleType):
 _loaders: dict[int, Any] = {}
 
 
-class _Loader:
+class _Loader(Wrapped):
     """Another loader, whose modules wait."""
-
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As the other."""
-        return self._loader.create_module(spec)  # type: ignore[no-any-return]  # a loader's
 
     def exec_module(self, module: ModuleType) -> None:
         """Not now; the module gets back the loader that it would have."""
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        module.__loader__ = self._loader
+        self.give_back(module)
         if type(module) is not ModuleType:
             self._loader.exec_module(module)
             return

@@ -7,11 +7,11 @@ Cost without: as in `disabled`.
 
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
-from typing import Any
 
 from trainer_boot.overlays import no_compiler
 from trainer_boot.overlays.changes import Restore, all_of
 from trainer_boot.overlays.known import Unknown, need_function, need_source
+from trainer_boot.wrapped import Wrapped
 
 SUB_MESH = {"3.11": "861a7d1341499e85", "3.12": "463adba3f05e867b", "3.13": "44ec055983bb285f"}
 NAMES = {"3.11": "5d05b3da3a44fe22", "3.12": "fcdf3ac16b26e3d3", "3.13": "7993f61d096650a1"}
@@ -32,24 +32,12 @@ def state(module: ModuleType) -> Restore:
     return no_compiler.asked_by(function)
 
 
-class _Loader:
+class _Loader(Wrapped):
     """Another loader, whose module has one import renamed in its body."""
-
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As the other."""
-        return self._loader.create_module(spec)  # type: ignore[no-any-return]  # a loader's
 
     def exec_module(self, module: ModuleType) -> None:
         """As the other, but for that name; the module gets back the loader that it would have."""
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        module.__loader__ = self._loader
+        self.give_back(module)
         code: CodeType = self._loader.get_code(module.__name__)
         names = {no_compiler.COMPILER: no_compiler.HERE}
         exec(code.replace(co_names=tuple(names.get(name, name) for name in code.co_names)), vars(module))

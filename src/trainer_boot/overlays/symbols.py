@@ -18,6 +18,7 @@ from typing import Any
 from trainer_boot.overlays.changes import Restore, rebind
 from trainer_boot.overlays.known import Unknown, need_source, need_torch
 from trainer_boot.overlays.plain_shapes import ANSWERS, GuardOnDataDependentSymNode
+from trainer_boot.wrapped import Wrapped
 
 NAME = "torch.fx.experimental.symbolic_shapes"
 SOURCE = "9a765ee905f4e514"
@@ -73,14 +74,8 @@ class Deferred(ModuleType):
 _contents: dict[str, _Content] = {}
 
 
-class _Loader:
+class _Loader(Wrapped):
     """Another loader, whose module waits for its content."""
-
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """An empty one."""
@@ -88,9 +83,7 @@ class _Loader:
 
     def exec_module(self, module: ModuleType) -> None:
         """Leaves it empty; the module gets back the loader that it would have."""
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        module.__loader__ = self._loader
+        self.give_back(module)
         _contents[module.__name__] = _Content(self._loader)
 
 

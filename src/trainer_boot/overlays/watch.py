@@ -6,6 +6,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from trainer_boot.wrapped import Wrapped
+
 
 class Watcher:
     """At the front of sys.meta_path. `found` is called with the spec of each module of `awaited`, `executed` with the
@@ -50,25 +52,15 @@ class Watcher:
         self._executed(module)
 
 
-class _Loader:
+class _Loader(Wrapped):
     """Another loader, which the module gets back before its body runs."""
 
     def __init__(self, loader: Any, done: Callable[[ModuleType], None]) -> None:
-        self._loader = loader
+        super().__init__(loader)
         self._done = done
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As the other."""
-        return self._loader.create_module(spec)  # type: ignore[no-any-return]  # a loader's
 
     def exec_module(self, module: ModuleType) -> None:
         """As the other; then says so."""
-        spec = module.__spec__
-        if spec is not None:
-            spec.loader = self._loader
-        module.__loader__ = self._loader
+        self.give_back(module)
         self._loader.exec_module(module)
         self._done(module)
