@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tools import startup_calls, startup_packages
-from trainer.bench.contenders import FAST, STAGES, Bed, Contender, Place, own, spawned, torchrun, trained
+from trainer.bench.contenders import COMMON, FAST, STAGES, Bed, Contender, Place, own, spawned, torchrun, trained
 from trainer.bench.figures import Row, table
 from trainer.bench.processes import Failed
 from trainer.bench.rounds import Tell, measure
@@ -53,11 +53,7 @@ FLOWS = {
 }
 
 
-GPT_RUN_FILE = """
-[run]
-threads = 1
-steps = 2
-device = "cpu"
+GPT_RUN_FILE = COMMON.format("""\
 [model]
 layers = 4
 width = 64
@@ -65,20 +61,8 @@ heads = 4
 [data]
 text = ["text.txt"]
 sequence = 32
-holdout = 0
-shuffle = false
-[batch]
-size = 8
-[optim]
-clip = 0.0
-schedule = "constant"
-[precision]
-compute = "fp32"
-[checkpoint]
-final = false
-[log]
-progress = "none"
-"""
+holdout = 0\
+""")
 
 
 def bed(folder: Path, place: Place | None = None) -> Bed:

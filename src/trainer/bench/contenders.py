@@ -26,16 +26,13 @@ STAGES = {
     "trainer, policy fast": None,
 }
 FAST = (("TRAINER_START_POLICY", "fast"),)
-RUN_FILE = """
+# of every run file here: {} is the model and its data
+COMMON = """
 [run]
 threads = 1
 steps = 2
 device = "cpu"
-[model]
-build = "tiny.py:Tiny"
-loss = "tiny.py:loss_sum"
-[data]
-dataset = "tiny.py:Samples"
+{}
 shuffle = false
 [batch]
 size = 8
@@ -49,6 +46,13 @@ final = false
 [log]
 progress = "none"
 """
+RUN_FILE = COMMON.format("""\
+[model]
+build = "tiny.py:Tiny"
+loss = "tiny.py:loss_sum"
+[data]
+dataset = "tiny.py:Samples"\
+""")
 
 
 class Contender(NamedTuple):

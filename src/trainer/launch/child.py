@@ -24,7 +24,7 @@ def start_child(world: World) -> None:
         return
     with contextlib.suppress(FileNotFoundError):  # its folder goes with the parent
         scratch.join(_attempt())
-    _die_with_parent(signal.SIGTERM)
+    die_with_parent(signal.SIGTERM)
     if _orphaned():  # the parent was gone before the line above
         leave(1)
 
@@ -36,7 +36,7 @@ def mark_done(world: World) -> None:
         return
     with contextlib.suppress(FileNotFoundError):
         scratch.done_file(_attempt(), world.rank).touch()
-    _die_with_parent(signal.SIGKILL)  # nothing left to save
+    die_with_parent(signal.SIGKILL)  # nothing left to save
     _clean_up_as_orphan()
 
 
@@ -79,7 +79,8 @@ def leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _die_with_parent(number: signal.Signals) -> None:
+def die_with_parent(number: signal.Signals) -> None:
+    """From now on the kernel sends this process the signal when its parent ends."""
     if sys.platform != "linux":
         return
     import ctypes

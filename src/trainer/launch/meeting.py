@@ -14,6 +14,7 @@ import sys
 from typing import NoReturn
 
 from trainer.errors import UserError
+from trainer.launch.child import die_with_parent
 from trainer.launch.detect import RESTARTS
 from trainer.launch.forking import other_threads
 from trainer.launch.signals import Signals
@@ -22,7 +23,6 @@ from trainer.launch.stop import SIGNALS
 
 STORE = "TRAINER_STORE"
 HOST = "127.0.0.1"
-PR_SET_PDEATHSIG = 1
 
 
 class Meeting:
@@ -105,11 +105,9 @@ def _serve(signals: Signals) -> tuple[int, int]:
 def _hold(parent: int, write: int, signals: Signals) -> NoReturn:
     """The life of that process, which only its parent ends."""
     try:
-        import ctypes
-
         os.setsid()
         signals.leave_to_parent()
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        die_with_parent(signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
         from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in its __all__

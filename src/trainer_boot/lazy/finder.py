@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from trainer_boot.lazy.modules import Deferred, Waiting
+from trainer_boot.overlays.watch import Awaited
 from trainer_boot.wrapped import Wrapped
 
 Executed = Callable[[ModuleType], None]
@@ -53,7 +54,7 @@ class LazyFinder:
             there = sys.modules.get(name)
             return waiting.spec(name) if there is None or there is target else _there(there)
         if name in self._awaited:
-            return self._changed(name, path, lambda loader: _Awaited(loader, self._awaited.pop(name)))
+            return self._changed(name, path, lambda loader: Awaited(loader, self._awaited.pop(name)))
         if name in self._names and name not in self._seen and target is None:
             self._seen.add(name)
             return self._changed(name, path, lambda loader: _Deferring(loader, waiting))
@@ -95,18 +96,6 @@ class _Deferring(Wrapped):
             self._loader.exec_module(module)
         else:
             self._waiting.defer(module)
-
-
-class _Awaited(Wrapped):
-    def __init__(self, loader: Any, done: Callable[[ModuleType], None]) -> None:
-        super().__init__(loader)
-        self._done = done
-
-    def exec_module(self, module: ModuleType) -> None:
-        """As the other; then says so."""
-        self.give_back(module)
-        self._loader.exec_module(module)
-        self._done(module)
 
 
 def _there(module: ModuleType) -> ModuleSpec | None:

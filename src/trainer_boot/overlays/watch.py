@@ -43,7 +43,7 @@ class Watcher:
             if spec is not None:
                 if hasattr(spec.loader, "exec_module"):
                     self._found(spec)
-                    spec.loader = _Loader(spec.loader, self._done)  # type: ignore[assignment]  # by duck typing
+                    spec.loader = Awaited(spec.loader, self._done)  # type: ignore[assignment]  # by duck typing
                 return spec
         return None
 
@@ -52,7 +52,7 @@ class Watcher:
         self._executed(module)
 
 
-class _Loader(Wrapped):
+class Awaited(Wrapped):
     """Another loader, which the module gets back before its body runs."""
 
     def __init__(self, loader: Any, done: Callable[[ModuleType], None]) -> None:
