@@ -24,6 +24,7 @@ def put_on(names: list[str], check: str = "fast", node_local: str = "auto") -> l
 
             going_on = snapshot.going_on(node_local) if check == "fast" else None
             notes.append(going_on or snapshot.serve(check, node_local=node_local))
+            snapshot.note_texts()
         elif layer == "prefetch":
             from trainer_boot import prefetch
 

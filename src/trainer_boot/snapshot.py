@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from trainer_boot.layers import Note
     from trainer_boot.snapshot_serving import SnapshotFinder
 
-# beyond so many modules that came from files of their own, the snapshot is made anew with them
+# beyond so many modules that came from files of their own, or texts that were compiled, it is made anew with them
 WORTH_ADDING = 20
+WORTH_COMPILING = 100
 MAKING_SECONDS = 0.35
 
 
@@ -75,6 +76,16 @@ def serve(
         serving.remake = aside.remake
         return {"layer": "snapshot", "state": "aside", "why": aside.why, "path": serving.path}
     return _on(serving, snapshot_serving.install(reader, sites))
+
+
+def note_texts() -> None:
+    """Before much is imported: what Python makes of text is noted, where the first snapshot is to be made."""
+    from trainer_boot.snapshot_serving import running
+
+    if _serving is not None and _serving.remake and running() is None:
+        from trainer_boot import snapshot_generated
+
+        snapshot_generated.note_all()
 
 
 def going_on(node_local: str = "auto") -> "Note | None":
@@ -139,6 +150,7 @@ def pause() -> None:
     from trainer_boot import snapshot_serving
 
     snapshot_serving.withdraw()
+    note_texts()
 
 
 def withdraw() -> None:
@@ -159,7 +171,7 @@ def _record(serving: _Serving, seconds: float | None) -> str:
     """The path of the new snapshot; "" where the one that serves will do."""
     import sys
 
-    from trainer_boot import snapshot_choice, snapshot_making
+    from trainer_boot import snapshot_choice, snapshot_generated, snapshot_making
     from trainer_boot.snapshot_serving import running
 
     finder = running()
@@ -168,8 +180,9 @@ def _record(serving: _Serving, seconds: float | None) -> str:
     if finder is not None:
         compare(finder.reader.index, serving.sites, "fast")
         fresh = [name for name in sys.modules if name not in finder.modules and name not in finder.extensions]
-        if snapshot_choice.foreign(fresh, serving.sites) < WORTH_ADDING:
-            return ""
-        if sum(1 for _ in snapshot_choice.choose(fresh, serving.sites)) < WORTH_ADDING:
-            return ""
+        if snapshot_generated.lacking() < WORTH_COMPILING:
+            if snapshot_choice.foreign(fresh, serving.sites) < WORTH_ADDING:
+                return ""
+            if sum(1 for _ in snapshot_choice.choose(fresh, serving.sites)) < WORTH_ADDING:
+                return ""
     return snapshot_making.make(None, serving.sites, serving.cache, seconds, finder.reader if finder else None)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trainer_boot.libraries import Libraries
     from trainer_boot.prefetch import Pages
     from trainer_boot.snapshot_entry_points import Texts
+    from trainer_boot.snapshot_generated import Part
 
     # number of its folder among the places; offset, size, check of the code; is a package; time and size of the source
     ModuleEntry = tuple[int, int, int, bytes, bool, int, int]
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     # a folder: path, time of change in nanoseconds, size, links, digest of the names in it
     Place = tuple[str, int, int, int, str]
 
-SIGNATURE = b"TRNRSNP\x02"
+SIGNATURE = b"TRNRSNP\x03"
 WORDS = 4
 CHECK_AT = len(SIGNATURE) + 8 + 8 * WORDS
 HEADER_SIZE = CHECK_AT + 8
@@ -47,9 +48,10 @@ class Index:
     `identity`, `records`: as snapshot_key has them. `places`: the folders it was made from. `extensions`: extension
     modules, of which only the place is known. `libraries`: what they need, as trainer_boot.libraries has it.
     `pages`: what a start touches of them, as trainer_boot.prefetch has it. `texts`: the distributions' entry points.
+    `generated`: where what was made of texts lies, as trainer_boot.snapshot_generated has it.
     """
 
-    __slots__ = ("extensions", "identity", "libraries", "modules", "pages", "places", "records", "texts")
+    __slots__ = ("extensions", "generated", "identity", "libraries", "modules", "pages", "places", "records", "texts")
 
     def __init__(
         self,
@@ -61,6 +63,7 @@ class Index:
         libraries: "Libraries",
         pages: "tuple[Pages, ...]",
         texts: "Texts",
+        generated: "tuple[Part, Part]",
     ) -> None:
         self.identity = identity
         self.records = records
@@ -70,6 +73,7 @@ class Index:
         self.libraries = libraries
         self.pages = pages
         self.texts = texts
+        self.generated = generated
 
 
 class Reader:
@@ -96,6 +100,15 @@ class Reader:
             self._window = (start, window)
         data = window[offset - start : offset - start + size]
         return data if check(data) == expected else None  # type: ignore[arg-type]  # any buffer will do
+
+    def part(self, place: "Part") -> bytes:
+        """Of what was made of texts; nothing where the bytes are not what was written."""
+        offset, size, expected = place
+        try:
+            data = os.pread(self._descriptor, size, offset)
+        except OSError:
+            return b""
+        return data if check(data) == expected else b""
 
     def is_cold(self) -> bool:
         """Whether one of a few pages of the code is not in memory."""
@@ -130,7 +143,7 @@ def header(index: bytes, offset: int) -> bytes:
 def pack_index(index: Index) -> bytes:
     """As it lies in the file."""
     facts = (index.identity, index.records, index.places)
-    return pack((*facts, index.modules, index.extensions, index.libraries, index.pages, index.texts))
+    return pack((*facts, index.modules, index.extensions, index.libraries, index.pages, index.texts, index.generated))
 
 
 def open_snapshot(path: str) -> Reader:

@@ -8,7 +8,7 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER, cache_from_source
 from itertools import chain
 
-from trainer_boot import libraries_making, parallel, prefetch_making, snapshot_entry_points
+from trainer_boot import libraries_making, parallel, prefetch_making, snapshot_entry_points, snapshot_generated
 from trainer_boot.layout import check
 from trainer_boot.libraries import NOTHING
 from trainer_boot.snapshot_choice import Found, choose
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     # marshalled; its check, is a package, time and size of the source
     Code = tuple[bytes, tuple[bytes, bool, int, int]]
 
+NONE_GENERATED = (snapshot_generated.NOTHING, snapshot_generated.NOTHING)
 SETTLED_SECONDS = 2.0
 PYC_HEADER = 16
 
@@ -54,11 +55,12 @@ def make(
         if previous is not None and previous.index.places != before:
             previous = None
         digest, listed = records(sites)
-        index = Index(identity(sites), digest, before, {}, {}, NOTHING, (), snapshot_entry_points.record(sites))
+        texts = snapshot_entry_points.record(sites)
+        index = Index(identity(sites), digest, before, {}, {}, NOTHING, (), texts, NONE_GENERATED)
         fresh = _choose(index, list(sys.modules) if modules is None else list(modules), sites, listed, previous)
         end = None if seconds is None else time.monotonic() + seconds
         codes = parallel.each(_fresh, fresh, end)
-        if not any(codes.values()):
+        if not any(codes.values()) and (previous is None or not snapshot_generated.lacking()):
             raise Aside("nothing could be added to it", remake=False)
         old = previous.index if previous else None
         files = {name: f"{before[number][0]}/{file}" for name, (number, file, *_) in index.extensions.items()}
@@ -116,6 +118,13 @@ def _write(descriptor: int, index: Index, previous: "Reader | None", added: "Ite
             index.modules[each.name] = (numbers[each.folder], offset, len(blob), *facts)
             file.write(blob)
             offset += len(blob)
+        old = previous.index.generated if previous else NONE_GENERATED
+        parts = []
+        for data in snapshot_generated.packed(previous.part if previous else lambda _: b"", old):
+            parts.append(snapshot_generated.part(offset, data))
+            file.write(data)
+            offset += len(data)
+        index.generated = (parts[0], parts[1])
         packed = pack_index(index)
         file.write(packed)
     os.pwrite(descriptor, header(packed, offset), 0)

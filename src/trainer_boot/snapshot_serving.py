@@ -13,7 +13,7 @@ from _imp import _fix_co_filename  # type: ignore[attr-defined]  # what importli
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import cache_from_source
 
-from trainer_boot import snapshot_entry_points
+from trainer_boot import snapshot_entry_points, snapshot_generated
 from trainer_boot.snapshot_format import Aside
 from trainer_boot.snapshot_key import compare, source_path
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
 
     from trainer_boot.snapshot_format import Reader
+
+TOLD = (snapshot_entry_points.MODULE, *snapshot_generated.MODULES)
 
 
 class SnapshotLoader(SourceFileLoader):
@@ -35,15 +37,15 @@ class SnapshotLoader(SourceFileLoader):
         return super().get_code(fullname) if code is None else code
 
 
-class MetadataLoader(SnapshotLoader):
-    """Of importlib.metadata, which is told of the recorded entry points."""
+class ToldLoader(SnapshotLoader):
+    """Of a module that is told of what else the snapshot has for it."""
 
     def exec_module(self, module: "ModuleType") -> None:
         """As ever; then tells it."""
         super().exec_module(module)
         finder = running()
         if finder is not None:
-            snapshot_entry_points.serve(module, finder.texts)
+            finder.tell(module)
 
 
 class SnapshotFinder:
@@ -74,7 +76,7 @@ class SnapshotFinder:
             return None
         is_package = entry[4]
         origin = source_path(self._folders[entry[0]], fullname, is_package)
-        kind = MetadataLoader if fullname == snapshot_entry_points.MODULE else SnapshotLoader
+        kind = ToldLoader if fullname in TOLD else SnapshotLoader
         spec = ModuleSpec(fullname, kind(fullname, origin), origin=origin, is_package=is_package)
         spec.has_location = True
         folder, _, name = origin.rpartition("/")
@@ -99,6 +101,13 @@ class SnapshotFinder:
         for each in self.before:
             each(fullname)
         return code
+
+    def tell(self, module: "ModuleType") -> None:
+        """A module that is served more than its code has just run."""
+        if module.__name__ == snapshot_entry_points.MODULE:
+            snapshot_entry_points.serve(module, self.texts)
+        else:
+            snapshot_generated.executed(module, self.reader.part, self.reader.index.generated)
 
     def invalidate_caches(self) -> None:
         """Somebody has installed something: if so, nothing more is served."""
@@ -154,6 +163,9 @@ def install(reader: "Reader", sites: "Sequence[str]") -> SnapshotFinder:
     withdraw()
     finder = SnapshotFinder(reader, sites)
     sys.meta_path.insert(sys.meta_path.index(PathFinder), finder)
+    for name in snapshot_generated.MODULES:
+        if name in sys.modules:
+            finder.tell(sys.modules[name])
     return finder
 
 
@@ -164,6 +176,7 @@ def withdraw() -> None:
         sys.meta_path.remove(finder)
         finder.reader.close()
         finder.texts.clear()
+    snapshot_generated.withdraw()
 
 
 def unusual() -> str:

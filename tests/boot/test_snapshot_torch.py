@@ -21,6 +21,7 @@ STEP = """
     import json
     from trainer_boot import snapshot
     note = snapshot.serve()
+    snapshot.note_texts()
     import torch
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.Linear(8, 1))
