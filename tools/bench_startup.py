@@ -17,7 +17,7 @@ own), fsdp, pipeline, dcp (FSDP2 and a checkpoint), n2, n4, n8 (DDP on one node,
 a rank to every rank's next update), memory (PSS of eight ranks); version, help, wrong (a misspelt key in the run file).
 Places of the files of first updates: warm (page cache), cold (page cache dropped before each run: as root all of it,
 else of the files concerned), slow (a millisecond a request of the file system, mounted anew before each run; root and
-/dev/fuse), slow-warm (the second start on such a mount).
+/dev/fuse), slow-warm (a second start on such a mount: data is cached, names have expired).
 """
 
 import argparse

@@ -19,7 +19,7 @@ SECTIONS = {
     "first_update": "Time to the first update, as a multiple of a hand-written script",
     "first_update, cold": "The same with nothing in the page cache",
     "first_update, slow": "The same on a file system of 1 ms a request, mounted anew",
-    "first_update, slow-warm": "The same, second start on such a mount",
+    "first_update, slow-warm": "The same, a second start on such a mount, seconds later",
     "restart": "From SIGKILL of a rank to every rank's next update, as a multiple of torchrun",
     "memory": "Memory (PSS) of all ranks after their first update, as a multiple of torchrun",
     "answers": "Time to answer, as a multiple of python -c pass",

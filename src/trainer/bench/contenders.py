@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
@@ -118,6 +119,7 @@ class Place:
 
     name = "warm"
     starts = 1  # of which the last counts
+    between = 0.0  # seconds from one to the next
 
     @contextmanager
     def ready(self, bed: Path) -> Iterator[list[str]]:
@@ -165,7 +167,8 @@ class Bed:
     def run(self, contender: Contender) -> Result:
         """From spawn to exit. Failed where it does not come to its end."""
         with self.place.ready(self.folder) as around:
-            for _ in range(self.place.starts):
+            for start_number in range(self.place.starts):
+                time.sleep(self.place.between if start_number else 0.0)
                 command, environ, place = self.prepare(contender)
                 before = self.place.counts()
                 ended, start = run([*around, *command], self.folder, environ, LIMIT)
