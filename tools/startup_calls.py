@@ -8,16 +8,8 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-# what a file system is asked: the first four are about names, a metadata server's work
-KINDS = {
-    "stat": ("newfstatat", "stat", "lstat", "statx", "access", "faccessat", "faccessat2"),
-    "open": ("openat", "open", "openat2"),
-    "getdents": ("getdents64", "getdents"),
-    "readlink": ("readlink", "readlinkat"),
-    "fstat": ("fstat",),
-    "read": ("read", "pread64", "readv", "preadv"),
-    "mmap": ("mmap",),
-}
+from trainer.start_calls import KINDS
+
 NAMES = ("stat", "open", "getdents", "readlink")
 TRACED = [call for kind in (*NAMES, "read", "mmap") for call in KINDS[kind]]
 _SHARED_FILE = re.compile(r"^(?!/(?:proc|sys|dev|run|tmp)/)/")

@@ -23,8 +23,10 @@ def load(program: Program, start: Start, world: World) -> "list[Note]":
     startup.begin()
     notes = start_policy.put_on(start, start_policy.doubt_of_program(start), why_not_forked(world))
     startup.mark("layers")
+    startup.time_shared_objects(True)
     program.import_first()
     startup.mark("imports")
+    startup.time_shared_objects(False)
     startup.take_off()
     return notes
 

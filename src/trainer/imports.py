@@ -22,12 +22,14 @@ def bring_in(config: Config, world: World) -> "list[Note]":
     """Puts the layers on and imports what a run needs; the layers' notes. Nothing is computed, no device is touched."""
     notes = start_policy.put_on(config.start, start_policy.doubt(config), why_not_forked(world))
     startup.mark("layers")
+    startup.time_shared_objects(True)
     import torch  # noqa: F401  # marked as one phase
 
     startup.mark("torch")
     from trainer import session, start_report, summary  # noqa: F401
 
     startup.mark("imports")
+    startup.time_shared_objects(False)
     return notes
 
 

@@ -66,7 +66,7 @@ def _run(resolved: Resolved, world: World, stop: StopRequest, notes: "list[Note]
                 run_folder.write_run_file(folder, to_toml(resolved))
             startup.take_off()
             startup.mark("loop")
-            training.loop.on_first_update = Reporter(world, folder, notes, show=config.start.report)
+            training.loop.on_first_update = Reporter(world, folder, notes, config.start)
             complete = training.loop.run()
             if complete:
                 finish(config, training, folder)

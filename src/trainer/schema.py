@@ -40,6 +40,7 @@ class Start(Section):
         choices=("auto", "fast", "safe"),
     )
     report: bool = setting(False, "print where the time of the start went (always in <run folder>/start)")
+    calls: bool = setting(False, "count the system calls of the start, by kind, in its report (slow; needs strace)")
     check: str = setting("fast", "how the snapshot is compared with the environment", choices=("fast", "full"))
     node_local: str = setting(
         "auto",

@@ -12,6 +12,7 @@ from typing import Any
 from trainer import startup
 from trainer.launch import comm
 from trainer.launch.detect import World
+from trainer.schema import Start
 
 FOLDER = "start"
 TIMELINE = "timeline.svg"
@@ -21,13 +22,14 @@ Report = dict[str, Any]
 
 
 class Reporter:
-    """Called once, after the first update. With `show` collective: rank 0 prints the table and draws the timeline."""
+    """Called once, after the first update. Where the report is to be shown or calls are counted, collective: rank 0
+    prints the table and draws the timeline."""
 
-    def __init__(self, world: World, folder: Path, notes: list[dict[str, object]], *, show: bool) -> None:
+    def __init__(self, world: World, folder: Path, notes: list[dict[str, object]], start: Start) -> None:
         self.world = world
         self.folder = folder / FOLDER
         self.notes = notes
-        self.show = show
+        self.start = start
 
     def __call__(self) -> None:
         startup.mark("first update")
@@ -35,11 +37,13 @@ class Reporter:
             if note["layer"] == "snapshot" and note["state"] == "on":
                 note.update(startup.served())
         report = make(self.world, startup.phases(), self.notes)
+        if self.start.calls:
+            report["calls"] = self._calls()
         try:
             write(self.folder, report)
         except OSError as error:  # the run itself writes elsewhere and says so where that fails
             print(f"no start report: {error}", file=sys.stderr)
-        if not self.show:
+        if not (self.start.report or self.start.calls):
             return
         comm.barrier()  # the other ranks' files
         if self.world.rank == 0:
@@ -48,13 +52,27 @@ class Reporter:
             with contextlib.suppress(OSError):
                 (self.folder / TIMELINE).write_text(timeline(reports), encoding="utf-8")
 
+    def _calls(self) -> dict[str, int]:
+        """By kind; then nobody is traced any more."""
+        from trainer import start_calls
+
+        comm.barrier()  # one tracer may have all ranks
+        start_calls.stop()
+        forked = any(note["layer"] == "fork" and note["state"] == "on" for note in self.notes)
+        found = start_calls.counted(parent=forked)
+        comm.barrier()
+        if self.world.local_rank == 0:
+            start_calls.clear()
+        return found
+
 
 def make(world: World, phases: list[tuple[str, int, int]], notes: list[dict[str, object]]) -> Report:
     """The report of this rank. Times in seconds since its process was started, which `started` (seconds since 1970) and
     `started_ns` (time.monotonic_ns, the same for all processes of a machine) place; all known to 10 ms, a clock tick.
 
-    Keys: rank, world_size, host, process, started, started_ns, seconds, phases (name, begin, end), layers (as the boot
-    package notes them), modules (imported ones: all, torch).
+    Keys: rank, world_size, host, process, started, started_ns, seconds, phases (name, begin, end, shared_objects: how
+    many seconds of it went into opening such), layers (as the boot package notes them), modules (imported ones: all,
+    torch); calls (system calls of the process so far, by kind), where they were asked for.
     """
     origin = phases[0][1]
     return {
@@ -66,7 +84,12 @@ def make(world: World, phases: list[tuple[str, int, int]], notes: list[dict[str,
         "started_ns": origin,
         "seconds": round((phases[-1][2] - origin) / 1e9, 6),
         "phases": [
-            {"name": name, "begin": round((begin - origin) / 1e9, 6), "end": round((end - origin) / 1e9, 6)}
+            {
+                "name": name,
+                "begin": round((begin - origin) / 1e9, 6),
+                "end": round((end - origin) / 1e9, 6),
+                "shared_objects": round(startup.opening(begin, end) / 1e9, 6),
+            }
             for name, begin, end in phases
         ],
         "layers": notes,
@@ -115,11 +138,19 @@ def table(reports: list[Report], end: str = "the end of the first update") -> li
         lines.append(f"  without reports: rank {', '.join(missing[:8])}{', ...' if len(missing) > 8 else ''}")
     for phase in last["phases"]:
         seconds = phase["end"] - phase["begin"]
-        lines.append(f"  {phase['name']:<28} {seconds:8.3f} s  {100 * seconds / (last['seconds'] or 1):5.1f} %")
+        lines.append(_line(phase["name"], seconds, last["seconds"]))
+        if phase.get("shared_objects", 0) >= 0.0005:
+            lines.append(_line("  of it shared objects", phase["shared_objects"], last["seconds"]))
+    if "calls" in last:
+        lines.append("  system calls: " + ", ".join(f"{kind} {count}" for kind, count in last["calls"].items()))
     for note in last["layers"]:
         told = "; ".join(part for part in (str(note.get("why", "")), _facts(note)) if part)
         lines.append(f"  layer {note['layer']}: {note['state']}" + (f" ({told})" if told else ""))
     return lines
+
+
+def _line(name: str, seconds: float, whole: float) -> str:
+    return f"  {name:<28} {seconds:8.3f} s  {100 * seconds / (whole or 1):5.1f} %"
 
 
 def _facts(note: dict[str, Any]) -> str:
@@ -156,9 +187,13 @@ def timeline(reports: list[Report]) -> str:
             left = 90 + (report["started"] - zero + phase["begin"]) * scale
             width = (phase["end"] - phase["begin"]) * scale
             told = f"rank {report['rank']} on {report['host']}: {phase['name']}, {phase['end'] - phase['begin']:.3f} s"
+            opening = phase.get("shared_objects", 0) * scale
+            if opening:
+                told += f", {phase['shared_objects']:.3f} s of it shared objects (the dark part)"
             parts.append(
-                f'<rect x="{left:.2f}" y="{top}" width="{width:.2f}" height="16" fill="{colors[phase["name"]]}">'
-                f"<title>{escape(told)}</title></rect>"
+                f'<g><title>{escape(told)}</title><rect x="{left:.2f}" y="{top}" width="{width:.2f}" height="16" '
+                f'fill="{colors[phase["name"]]}"/><rect x="{left:.2f}" y="{top + 11}" width="{opening:.2f}" '
+                f'height="5" fill-opacity="0.45"/></g>'
             )
         top += 20
     parts += _axis(span, scale, top)

@@ -211,6 +211,23 @@ def keep_origin() -> None:
     report.keep_origin()
 
 
+def time_shared_objects(on: bool) -> None:
+    """While modules are imported: notes when shared objects are opened; until it is turned off."""
+    from trainer_boot import shared_objects
+
+    if on:
+        shared_objects.watch()
+    else:
+        shared_objects.unwatch()
+
+
+def opening(begin: int, end: int) -> int:
+    """Nanoseconds of that time, on the clock of `phases`, in which shared objects were opened."""
+    from trainer_boot import shared_objects
+
+    return shared_objects.within(begin, end)
+
+
 def phases() -> list[Phase]:
     """The phases of the start so far: name, begin and end in nanoseconds of time.monotonic_ns()."""
     from trainer_boot import report

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -12,8 +13,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.beds.runs import losses, train_here
-from trainer import start_report, startup
+from tests.beds.runs import flags, losses, train_here, trainer
+from trainer import start_calls, start_report, startup
 from trainer.config import resolve
 from trainer.errors import UserError
 from trainer.launch import comm
@@ -221,6 +222,31 @@ def test_a_rank_of_many_waits_for_the_others_reports_only_if_they_are_shown(
 ) -> None:
     waited: list[bool] = []
     monkeypatch.setattr(comm, "barrier", lambda: waited.append(True))
-    for show in (False, True):
-        start_report.Reporter(ALONE, tmp_path, [], show=show)()
+    for show in ("false", "true"):
+        settings = resolve("here", [("start.report", show)], {}, "").config.start
+        start_report.Reporter(ALONE, tmp_path, [], settings)()
     assert waited == [True]
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_calls_are_counted_on_request(tmp_path: Path, ranks: int) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    (tmp_path / "run.toml").touch()
+    words = flags(run__folder="run", run__steps="1", start__calls="true")
+    done = trainer("train", "run.toml", "--nproc", str(ranks), *words, cwd=tmp_path, TMPDIR=str(folder))
+    assert done.returncode == 0, done.stderr
+    calls = [json.loads(path.read_text())["calls"] for path in sorted((tmp_path / "run" / "start").glob("rank-*.json"))]
+    assert len(calls) == ranks
+    for found in calls:
+        assert found["open"] > 100
+        assert found["stat"] > found["getdents"] > 0
+    assert "  system calls: stat " in done.stderr
+    assert list(folder.iterdir()) == []
+
+
+def test_calls_need_strace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UserError, match="needs strace"):
+        start_calls.trace(["true"])

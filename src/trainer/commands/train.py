@@ -39,6 +39,10 @@ def run(arguments: list[str]) -> int:
         return 0
     given = split(arguments, {"nproc": True}, 1, "train")
     resolved = resolve_run(given.places, given.settings)
+    if resolved.config.start.calls:
+        from trainer import start_calls, startup
+
+        start_calls.trace([*startup.entry_command(), "train", *arguments])
     from trainer.launch.cores import ranks_here
     from trainer.launch.detect import detect
 
