@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from trainer import startup
@@ -11,7 +10,6 @@ if TYPE_CHECKING:
     from trainer.schema import Config, Start
 
 LAZY = "lazy"
-ACCELERATORS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
 def put_on(start: Start, why: str, not_forked: str = "there is one rank") -> list[dict[str, object]]:
@@ -50,6 +48,6 @@ def doubt(config: Config) -> str:
     for name, value in own.items():
         if value:
             return f"{name} is code of your own: nobody has proven what it needs (start.policy = fast: all the same)"
-    if config.run.device != "cpu" and any(map(os.path.exists, ACCELERATORS)):
+    if config.run.device != "cpu" and startup.accelerator_present():
         return "not proven on an accelerator (start.policy = fast: all the same)"
     return ""

@@ -87,6 +87,13 @@ def layers() -> tuple[str, ...]:
     return (*LAYERS, *OWN_LAYERS)
 
 
+def accelerator_present() -> bool:
+    """Whether this machine has one, as far as that is known without torch."""
+    from trainer_boot import accelerators
+
+    return accelerators.present()
+
+
 def serve_early(words: list[str], environ: Mapping[str, str]) -> None:
     """Serves the standard library's modules from the snapshot before the configuration is read; `words`: the command's.
     Not where one of them or a variable sets how it is served; what the run file sets, `put_on` sees to."""

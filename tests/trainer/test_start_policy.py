@@ -11,6 +11,7 @@ import pytest
 
 from trainer import start_policy
 from trainer.config import resolve
+from trainer_boot import accelerators
 
 TEXT = ("--data.text", "python:stdlib")
 SMALL = (
@@ -43,7 +44,7 @@ def test_safe_is_safe() -> None:
 def test_accelerators_are_not_proven(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: str, doubted: bool
 ) -> None:
-    monkeypatch.setattr(start_policy, "ACCELERATORS", (str(tmp_path),))
+    monkeypatch.setattr(accelerators, "DEVICE_FILES", (str(tmp_path),))
     assert ("accelerator" in doubt(run__device=device)) is doubted
 
 

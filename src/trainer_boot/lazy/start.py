@@ -1,13 +1,12 @@
 """The start with waiting modules: from the first import of torch to the end of its body, and what comes after."""
 
-import os
 import sys
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from trainer_boot import overlays
+from trainer_boot import accelerators, overlays
 from trainer_boot.lazy import fakes, hooks
 from trainer_boot.lazy.finder import Executed, LazyFinder
 from trainer_boot.lazy.known import unknown_build, unknown_source
@@ -16,8 +15,6 @@ from trainer_boot.lazy.names import LATE, Late, serve
 from trainer_boot.lazy.table import ALLOWED, ALONE, BROUGHT, CACHE, DEFERRED, ON_ACCELERATORS
 from trainer_boot.overlays.watch import Watcher
 
-# device files of those that run torch's kernels in Python
-ACCELERATORS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 PACKAGE = __name__.rpartition(".")[0]
 
 
@@ -35,7 +32,7 @@ class Start:
 
     def put_on(self) -> None:
         """Puts the finder on."""
-        accelerated = any(map(os.path.exists, ACCELERATORS))
+        accelerated = accelerators.present()  # on one, torch's kernels in Python compute
         names = frozenset(name for name in DEFERRED if not (accelerated and name in ON_ACCELERATORS))
         awaited: dict[str, Executed] = {name: late.executed for name, late in self._late.items()}
         awaited["torch"] = self._torch_executed
