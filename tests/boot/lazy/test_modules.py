@@ -172,7 +172,7 @@ def test_a_body_that_fails_says_so_and_is_run_again_at_the_next_touch(make: Make
     assert not waiting.whole
     (tmp_path / "pack" / "one.py").write_text(RAN + "value = 'mended'\n")
     importlib.invalidate_caches()
-    for cached in (tmp_path / "pack" / "__pycache__").iterdir():
+    for cached in (tmp_path / "pack").glob("__pycache__/*"):
         cached.unlink()
     assert pack.one.value == "mended"
     assert ran().count("pack") == 1
