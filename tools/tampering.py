@@ -170,9 +170,15 @@ def swapped(victim: Victim, chance: random.Random) -> Change:
         return Change("swapped members", "table of contents", what, bytes(data))
     size = min(first.compress_size, second.compress_size)
     places = [info.header_offset + 30 + len(info.filename.encode()) for info in (first, second)]
-    for at, other in (places, reversed(places)):
-        data[at : at + size] = victim.data[other : other + size]
+    _exchange(data, places, size)
     return Change("swapped members", _worst(victim, places), what, bytes(data))
+
+
+def _exchange(data: bytearray, places: list[int], size: int) -> None:
+    """What lies at the two places, each where the other was; where they overlap, the second one wins."""
+    first, second = (bytes(data[at : at + size]) for at in places)
+    data[places[0] : places[0] + size] = second
+    data[places[1] : places[1] + size] = first
 
 
 def _worst(victim: Victim, places: list[int]) -> str:
@@ -186,8 +192,7 @@ def _swapped_code(victim: Victim, chance: random.Random) -> Change:
     size = chance.randrange(16, 4000)
     places = [chance.randrange(region.begin, region.end - size) for _ in range(2)]
     data = bytearray(victim.data)
-    for at, other in (places, reversed(places)):
-        data[at : at + size] = victim.data[other : other + size]
+    _exchange(data, places, size)
     return Change("swapped members", "code", f"{size} bytes of code at {places[0]} and {places[1]}", bytes(data))
 
 
