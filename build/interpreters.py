@@ -84,9 +84,7 @@ def _found_by_pyenv(request: str) -> str | None:
     """The newest of that minor version, whether or not pyenv's shims are told to show it."""
     folder = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     found = [path / "bin" / "python3" for path in folder.glob(f"{request}.*")]
-    whole = [
-        path for path in found if path.parent.parent.name.rpartition(".")[2].isdigit() and os.access(path, os.X_OK)
-    ]
+    whole = [path for path in found if path.parent.parent.name.rpartition(".")[2].isdigit() and path.is_file()]
     newest = max(whole, key=lambda path: int(path.parent.parent.name.rpartition(".")[2]), default=None)
     return None if newest is None else str(newest)
 

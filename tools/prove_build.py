@@ -85,12 +85,14 @@ def another(folder: Path, cache: Path) -> Builder:
     builder.environment.setdefault("PYENV_ROOT", str(Path.home() / ".pyenv"))
     shutil.copytree(cache, home / "cache", symlinks=True)
     as_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    # the interpreter may lie in the home of this user
+    as_nobody += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
     as_number = ["unshare", "-U", "--map-user=12345", "--map-group=12345"]
-    if os.geteuid() == 0 and works(*as_nobody, sys.executable, "-c", ""):
+    if os.geteuid() == 0 and works(*as_nobody, "env", sys.executable, "-c", "import json"):
         folder.chmod(0o755)
         for path in (home, place.parent):
             subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", str(path)], check=True)
-        builder.prefix, builder.says["user"] = as_nobody, "nobody"
+        builder.prefix, builder.says["user"] = as_nobody, "nobody, who may read all files"
     elif works(*as_number, sys.executable, "-c", ""):
         builder.prefix, builder.says["user"] = as_number, "12345, in a namespace"
     else:
