@@ -124,7 +124,7 @@ def bare(folder: Path, cache: Path) -> Builder:
         "a builder with hardly a variable", clone(folder / "fourth"), {"variables": "PATH, HOME, PYENV_ROOT"}
     )
     builder.environment = {name: os.environ[name] for name in ("PATH", "HOME", "UV") if name in os.environ}
-    builder.environment |= {"UV_CACHE_DIR": str(cache), "SOURCE_DATE_EPOCH": "77"}
+    builder.environment |= {"UV_OFFLINE": "1", "UV_CACHE_DIR": str(cache), "SOURCE_DATE_EPOCH": "77"}
     return builder
 
 
