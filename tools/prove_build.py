@@ -17,6 +17,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable
+from functools import cache as once
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,18 @@ class Builder:
         return hashlib.sha256(content).hexdigest(), hashlib.sha256(bill).hexdigest()
 
 
+@once
+def commit() -> str:
+    """The commit that all build, whatever is committed meanwhile."""
+    return subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
 def clone(folder: Path) -> Path:
-    """The committed state in a folder of its own."""
-    subprocess.run(["git", "clone", "--quiet", "--no-local", str(ROOT), str(folder)], check=True)
+    """That state in a folder of its own."""
+    subprocess.run(["git", "clone", "--quiet", "--no-local", "--no-checkout", str(ROOT), str(folder)], check=True)
+    subprocess.run(["git", "checkout", "--quiet", "--detach", commit()], cwd=folder, check=True)
     return folder
 
 

@@ -130,7 +130,10 @@ def change(victim: Victim, seed: int) -> Change:
         return one_byte(victim, chance, chance.randrange(region.begin, region.end))
     if kind < 8:
         return cut_off(victim, chance)
-    return swapped(victim, chance)
+    made = swapped(victim, chance)
+    while made.data == victim.data:  # a member with itself, or with its like
+        made = swapped(victim, chance)
+    return made
 
 
 def one_byte(victim: Victim, chance: random.Random, at: int) -> Change:
