@@ -3,12 +3,14 @@
 import ast
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from build.minify.passes import PASSES
 from build.minify.stage import shorten
+from build.write import write
 from tests.boot import bed
 from trainer_boot import layout
 
@@ -94,3 +96,18 @@ def test_a_python_without_code_here_is_told_once_which_have(tmp_path: Path) -> N
     assert bed.run(place).stderr == ""
     # what zipimport loads, before there is a Finder, is checked as a whole
     assert set(bed.lines(done)[0].split()) <= set(layout.SOURCE_MODULES)
+
+
+def test_code_of_a_foreign_magic_number_is_never_read(tmp_path: Path) -> None:
+    """As under a preview of the same minor version: unmarshalling it could do anything."""
+    tree = bed.tree_of({"app.py": "print('ran')"})
+    (section,) = bed.code_of(tree)
+    foreign = replace(
+        section.interpreter, magic=bytes([section.interpreter.magic[0] ^ 1]) + section.interpreter.magic[1:]
+    )
+    garbage = tuple((name, b"\xff" * len(code)) for name, code in section.codes)
+    place = tmp_path / "app.pyz"
+    place.write_bytes(write(tree, [replace(section, interpreter=foreign, codes=garbage)], {}, entry="app"))
+    done = bed.run(place)
+    assert bed.lines(done) == ["ran"]
+    assert done.stderr.startswith("note: app.pyz has code for Python ")

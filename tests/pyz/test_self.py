@@ -28,15 +28,6 @@ def asked(pyz: Path, *words: str, status: int = 0, **variables: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def other(pyz: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same commit, built with another option."""
-    place = tmp_path_factory.mktemp("other") / "other.pyz"
-    command = [sys.executable, "-m", "build", "--quiet", "--no-sources", "--output", str(place)]
-    subprocess.run(command, cwd=ROOT, check=True)
-    return place
-
-
 def test_it_knows_its_digests_options_and_sizes(pyz: Path) -> None:
     found = json.loads(asked(pyz, "info", "--json"))
     content = pyz.read_bytes()
@@ -100,7 +91,7 @@ def test_modules_one_a_line(pyz: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen here")
-def test_signed_by_one_who_may(pyz: Path, other: Path, tmp_path: Path) -> None:
+def test_signed_by_one_who_may(pyz: Path, other_pyz: Path, tmp_path: Path) -> None:
     file = Path(shutil.copy(pyz, tmp_path / "trainer.pyz"))
     for name in ("ours", "theirs"):
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(tmp_path / name)]
@@ -114,7 +105,7 @@ def test_signed_by_one_who_may(pyz: Path, other: Path, tmp_path: Path) -> None:
     assert "signed by release@site" in asked(file, "verify", *signature, *signers)
     assert "signed by release@site" in asked(file, "verify", *signature, *signers, "--identity", "release@site")
     assert "is no signature of" in asked(file, "verify", *signature, *signers, "--identity", "me@site", status=1)
-    assert "is no signature of" in asked(pyz, "verify", str(other), *signature, *signers, status=1)
+    assert "is no signature of" in asked(pyz, "verify", str(other_pyz), *signature, *signers, status=1)
     asked(file, "sign", "--force", "--key", str(tmp_path / "theirs"))
     assert "is by nobody whom" in asked(file, "verify", *signature, *signers, status=1)
     assert "was not signed" in asked(file, "sign", "--force", "--key", str(tmp_path / "none"), status=1)
@@ -132,11 +123,11 @@ def test_without_ssh_keygen_one_clear_error(pyz: Path, tmp_path: Path) -> None:
     assert "a signature is judged by those who may sign" in asked(pyz, "verify", "--signature", "x", status=2)
 
 
-def test_what_another_build_has_otherwise(pyz: Path, other: Path, tmp_path: Path) -> None:
+def test_what_another_build_has_otherwise(pyz: Path, other_pyz: Path, tmp_path: Path) -> None:
     assert asked(pyz, "diff", str(pyz), str(pyz)).startswith("the same file: sha256 ")
-    told = asked(pyz, "diff", str(pyz), str(other), status=1).splitlines()
+    told = asked(pyz, "diff", str(pyz), str(other_pyz), status=1).splitlines()
     assert "option originals: True -> False" in told
-    found = json.loads(asked(pyz, "diff", "--json", str(other), status=1))
+    found = json.loads(asked(pyz, "diff", "--json", str(other_pyz), status=1))
     assert found["facts"]["option originals"] == [False, True]
     assert (found["same"], found["packages"], found["code"]) == (False, {}, {})
     assert "trainer/cli.py" in found["members"]["originals"]
