@@ -129,10 +129,8 @@ def without_network(folder: Path, cache: Path) -> Builder:
 
 
 def bare(folder: Path, cache: Path) -> Builder:
-    """Another clock setting, SOURCE_DATE_EPOCH, and hardly a variable."""
-    builder = Builder(
-        "a builder with hardly a variable", clone(folder / "fourth"), {"variables": "PATH, HOME, PYENV_ROOT"}
-    )
+    """SOURCE_DATE_EPOCH, and hardly a variable besides."""
+    builder = Builder("one with hardly a variable", clone(folder / "fourth"), {"SOURCE_DATE_EPOCH": "77"})
     builder.environment = {name: os.environ[name] for name in ("PATH", "HOME", "UV") if name in os.environ}
     builder.environment |= {"UV_OFFLINE": "1", "UV_CACHE_DIR": str(cache), "SOURCE_DATE_EPOCH": "77"}
     return builder
