@@ -123,6 +123,7 @@ def main() -> int:
             short = comments(victim, Path(name))
         result = {
             "file_sha256": digest,
+            "file_commit": victim.commit,
             "bytes": len(victim.data),
             "started_by": arguments.python.rpartition("/")[2] if arguments.python != sys.executable else "python",
             "changes": len(rows),

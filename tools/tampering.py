@@ -3,6 +3,8 @@
 A change is a function of a seed, so a proof may be cut into pieces and goes on where it stopped.
 """
 
+import io
+import json
 import os
 import random
 import subprocess
@@ -78,11 +80,13 @@ class Victim:
     data: bytes = field(init=False)
     regions: list[Region] = field(init=False)
     members: list[zipfile.ZipInfo] = field(init=False)
+    commit: str | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.data = self.path.read_bytes()
         with zipfile.ZipFile(self.path) as archive:
             self.members = archive.infolist()
+            self.commit = json.loads(archive.read(layout.BUILD_INFORMATION)).get("commit")
         self.regions = _regions(self.data, self.members)
 
     def region_of(self, at: int) -> str:
@@ -201,8 +205,6 @@ def _swapped_code(victim: Victim, chance: random.Random) -> Change:
 
 def _repacked(victim: Victim, first: zipfile.ZipInfo, second: zipfile.ZipInfo) -> bytes:
     """As a zip tool would do it that keeps what lies before the first member."""
-    import io
-
     out = io.BytesIO()
     out.write(victim.data[: layout.HEADER_SIZE])
     with zipfile.ZipFile(victim.path) as old, zipfile.ZipFile(out, "a", zipfile.ZIP_DEFLATED) as new:

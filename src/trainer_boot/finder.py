@@ -232,10 +232,12 @@ def install(place: str, descriptor: int, start: bytes, index: bytes | None, sect
     """
     archive = Archive(os.path.abspath(place), descriptor, start[:HEADER_SIZE])
     if index is None:
-        from trainer_boot.integrity import require_untouched
+        from trainer_boot.integrity import require_untouched, tell_who_is_served
         from trainer_boot.members import SourceLoader, names_only
 
         require_untouched(archive, descriptor)
+        if BUILD_VARIABLE not in os.environ:  # else a process of this job has told it
+            tell_who_is_served(archive)
         contents = names_only(archive)
         loader: BundleLoader = SourceLoader(archive, contents[2], 0)
     else:
@@ -267,10 +269,6 @@ def hand_over(began: int) -> None:
     sys.modules["trainer_boot"].began = (began, monotonic_ns())  # type: ignore[attr-defined]  # read by `report`
     if sys.version_info < (3, 13) and sys.excepthook is sys.__excepthook__:
         sys.excepthook = _print_exception
-    if not finder.loader.has_code:
-        from trainer_boot.integrity import tell_who_is_served
-
-        tell_who_is_served(finder.archive)
     module, _, function = finder.entry.partition(":")
     try:
         __import__(module)

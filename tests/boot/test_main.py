@@ -92,7 +92,8 @@ def test_a_python_without_code_here_is_told_once_which_have(tmp_path: Path) -> N
     done = bed.run(place, python=other)
     assert done.stderr.startswith(f"note: app.pyz has code for Python {bed.running()[0].version}; under 3.")
     assert done.stderr.endswith("every module is compiled at every start, to the same results\n")
-    assert bed.run(place, python=other, environment={"RANK": "1"}).stderr == ""
+    for variables in ({"RANK": "1"}, {"TRAINER_PYZ_BUILD": "of the parent"}):
+        assert bed.run(place, python=other, environment=variables).stderr == ""
     assert bed.run(place).stderr == ""
     # what zipimport loads, before there is a Finder, is checked as a whole
     assert set(bed.lines(done)[0].split()) <= set(layout.SOURCE_MODULES)
