@@ -7,7 +7,7 @@ import marshal
 import os
 from functools import cached_property
 from os import pread
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from trainer_boot.finder import Archive, BundleError
 from trainer_boot.integrity import FIX, content_is_whole, header_is_whole, require_untouched, sha256
@@ -66,6 +66,10 @@ class BundleFile:
     def sha256(self) -> str:
         """SHA-256 (hex) of the whole file, as `sha256sum` prints it."""
         return sha256(self._descriptor)
+
+    def stream(self) -> IO[bytes]:
+        """The whole file from its beginning: the one that was opened, whatever lies at its path by now."""
+        return open(f"/proc/self/fd/{self._descriptor}", "rb")
 
     @property
     def size(self) -> int:
@@ -161,6 +165,11 @@ class BundleFile:
             return [error.what]
         found = []
         files, originals, code = {}, {}, {}
+        for version in self.pythons:
+            try:
+                code[version] = self.code(version)
+            except BundleError as error:
+                found.append(error.what)
         for path in members.files:
             try:
                 files[path] = members.read(path)
@@ -168,11 +177,6 @@ class BundleFile:
                     originals[path] = members.original_bytes(path)
             except BundleError:
                 found.append(f"{path} differs from what was built")
-        for version in self.pythons:
-            try:
-                code[version] = self.code(version)
-            except BundleError as error:
-                found.append(error.what)
         if found:
             return found
         if not content_is_whole(self.archive, self._descriptor):

@@ -30,7 +30,7 @@ def sign(file: "BundleFile", given: Arguments) -> int:
     target = Path(f"{file.path}.sig")
     if target.exists() and "force" not in given.flags:
         raise UserError(f"{target} is there already", "move it away, or sign with --force")
-    done = _ssh_keygen(["sign", "-f", key], file.path)
+    done = _ssh_keygen(["sign", "-f", key], file)
     if done.returncode or not done.stdout:
         raise UserError(f"the file was not signed: {_said(done)}", f"check that {key} is a key that you can use")
     _write(target, done.stdout)
@@ -46,13 +46,13 @@ def signer(file: "BundleFile", flags: "Mapping[str, str]") -> str:
             raise UserError(f"cannot read {path}", "give the path of a file that is there", 2)
     who = flags.get("identity")
     if who is None:
-        named = _ssh_keygen(["find-principals", "-s", signature, "-f", allowed], file.path)
+        named = _ssh_keygen(["find-principals", "-s", signature, "-f", allowed], file)
         who = named.stdout.decode(errors="replace").partition("\n")[0].strip()
         if named.returncode or not who:
             raise UserError(
                 f"{signature} is by nobody whom {allowed} allows: {_said(named)}", "do not run the file; ask who signed"
             )
-    done = _ssh_keygen(["verify", "-s", signature, "-f", allowed, "-I", who], file.path)
+    done = _ssh_keygen(["verify", "-s", signature, "-f", allowed, "-I", who], file)
     if done.returncode:
         raise UserError(
             f"{signature} is no signature of {file.path} by {who}: {_said(done)}", "do not run the file; get both again"
@@ -60,13 +60,13 @@ def signer(file: "BundleFile", flags: "Mapping[str, str]") -> str:
     return who
 
 
-def _ssh_keygen(arguments: list[str], path: str) -> "subprocess.CompletedProcess[bytes]":
+def _ssh_keygen(arguments: list[str], file: "BundleFile") -> "subprocess.CompletedProcess[bytes]":
     tool = shutil.which("ssh-keygen")
     if tool is None:
         raise UserError("there is no ssh-keygen here", "install OpenSSH's client, or compare by --sha256")
     action, *rest = arguments
     command = [tool, "-Y", action, *rest, *([] if action == "find-principals" else ["-n", NAMESPACE])]
-    with open(path, "rb") as content:
+    with file.stream() as content:
         return subprocess.run(command, stdin=content, capture_output=True, check=False)
 
 
