@@ -19,6 +19,7 @@ from build.lock import read_lock
 from build.minify import minify, read_policy
 from build.provenance import facts
 from build.resolve import resolve
+from build.sbom import bill_of_materials
 from build.verify import verify
 from build.write import Draft, write
 
@@ -26,7 +27,8 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = """\
 examples:
   python -m build                                    dist/trainer.pyz with code for the running Python
-  python -m build --python 3.11 --python 3.13        for two; the first one starts fastest
+  python -m build --python all                       for all that are supported, as for a release
+  python -m build --python 3.13 --python 3.11        for two; the first one starts fastest
   python -m build --python ~/python3.12/bin/python3
   python -m build --no-minify --output /tmp/t.pyz    to compare with
 
@@ -72,13 +74,16 @@ def build(options: argparse.Namespace) -> None:
         sections = compile_code(tree, interpreters, Cache(folder / "code"))
     with Draft(options.output.absolute()) as draft:
         with _stage("write", say):
-            known = facts(ROOT, resolution.root.name, resolution.root.version or "", tree, sections)
+            root = resolution.root
+            chosen = {"minify": options.minify, "originals": originals}
+            known = facts(ROOT, root.name, root.version or "", tree, sections, chosen)
             data = write(
                 tree,
                 sections,
                 known,
                 lock=(ROOT / "uv.lock").read_bytes(),
                 requirements=resolution.requirements_json().encode(),
+                bill=bill_of_materials(tree, lock, resolution, known),
                 originals=originals,
             )
             draft.fill(data)
@@ -99,7 +104,11 @@ def _parser() -> argparse.ArgumentParser:
         "--output", type=Path, default=ROOT / "dist" / "trainer.pyz", help="the file (dist/trainer.pyz)"
     )
     parser.add_argument(
-        "--python", action="append", default=[], metavar="VERSION", help="version or path of a Python to make code for"
+        "--python",
+        action="append",
+        default=[],
+        metavar="VERSION",
+        help="version or path of a Python to make code for, or all (default: the running one, which is always there)",
     )
     parser.add_argument(
         "--no-sources",

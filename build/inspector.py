@@ -34,7 +34,7 @@ def main() -> None:
 
 def _faults(archive: str, expected: Expected) -> list[str]:
     # the archive's own modules, which are not the build tool's
-    integrity, boot = import_module("trainer_boot.integrity"), import_module("trainer_boot.finder")
+    files, boot = import_module("trainer_boot.bundle_file"), import_module("trainer_boot.finder")
     finder = boot.running()
     if finder is None or finder.archive.path != archive:
         return ["the Finder was not installed"]
@@ -42,7 +42,7 @@ def _faults(archive: str, expected: Expected) -> list[str]:
     faults: list[str] = []
     if loader.modules.keys() != expected.keys():
         faults.append(f"other modules: {sorted(loader.modules.keys() ^ expected.keys())}")
-    faults += integrity.damage(finder)
+    faults += files.BundleFile(archive).damage()
     for name in loader.modules.keys() & expected.keys():
         code, text = expected[name]
         spec = finder.find_spec(name)

@@ -1,6 +1,7 @@
 """The Pythons that code is made for, and clean processes of them."""
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from build.uv import find_uv
 
 WORKER = Path(__file__).with_name("worker.py")
 OLDEST = (3, 11)
+SUPPORTED = ("3.11", "3.12", "3.13")
+"""What `--python all` stands for."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +30,13 @@ class Interpreter:
 
 
 def find_interpreters(requests: list[str]) -> tuple[Interpreter, ...]:
-    """One for each request ("3.12", or the path of an interpreter); for none, the running one. BuildError."""
+    """One for each request: "3.12", the path of an interpreter, or "all" that are supported; for none, the running one.
+
+    BuildError for one that is not there.
+    """
     found: dict[bytes, Interpreter] = {}
-    for request in requests or [sys.executable]:
+    wanted = [name for request in requests for name in (SUPPORTED if request == "all" else (request,))]
+    for request in wanted or [sys.executable]:
         interpreter = _describe(_locate(request), request)
         found.setdefault(interpreter.magic, interpreter)
     return tuple(found.values())
@@ -49,14 +56,37 @@ def _locate(request: str) -> str:
         return sys.executable
     if os.sep in request:
         return request
-    asked = subprocess.run(
-        [find_uv(), "python", "find", "--no-project", request], capture_output=True, text=True, check=False
-    )
-    if asked.returncode:
+    found = _found_by_uv(request) or _found_on_path(request) or _found_by_pyenv(request)
+    if found is None:
         raise BuildError(
-            f"uv finds no Python {request}", f"uv python install {request}, or give the interpreter's path"
+            f"there is no Python {request} here", f"uv python install {request}, or give the interpreter's path"
         )
-    return asked.stdout.strip()
+    return found
+
+
+def _found_by_uv(request: str) -> str | None:
+    try:
+        command = [find_uv(), "python", "find", "--no-project", request]
+    except BuildError:
+        return None
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    return None if asked.returncode else asked.stdout.strip()
+
+
+def _found_on_path(request: str) -> str | None:
+    found = shutil.which(f"python{request}")
+    # pyenv's shims are there for versions too that they refuse to start
+    works = found is not None and run_clean(found, "-c", "").returncode == 0
+    return found if works else None
+
+
+def _found_by_pyenv(request: str) -> str | None:
+    """The newest of that minor version, whether or not pyenv's shims are told to show it."""
+    folder = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    found = [path / "bin" / "python3" for path in folder.glob(f"{request}.*")]
+    whole = [path for path in found if path.parent.parent.name.rpartition(".")[2].isdigit() and path.is_file()]
+    newest = max(whole, key=lambda path: int(path.parent.parent.name.rpartition(".")[2]), default=None)
+    return None if newest is None else str(newest)
 
 
 def _describe(executable: str, request: str) -> Interpreter:

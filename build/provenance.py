@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from build.compile import CodeSection
@@ -13,8 +13,15 @@ SHIPPED = ("src", "build", "pyproject.toml", "uv.lock")
 """What decides the file's content; changes elsewhere do not make a build dirty."""
 
 
-def facts(root: Path, name: str, version: str, tree: Tree, sections: Sequence[CodeSection]) -> dict[str, object]:
-    """Name, version, commit (None outside of git), lock, Pythons and passes, as JSON values."""
+def facts(
+    root: Path,
+    name: str,
+    version: str,
+    tree: Tree,
+    sections: Sequence[CodeSection],
+    options: Mapping[str, object],
+) -> dict[str, object]:
+    """Name, version, commit (None outside of git), lock, Pythons, passes and the build's options, as JSON values."""
     commit, dirty = _git(root)
     return {
         "name": name,
@@ -24,6 +31,7 @@ def facts(root: Path, name: str, version: str, tree: Tree, sections: Sequence[Co
         "lock_sha256": hashlib.sha256((root / "uv.lock").read_bytes()).hexdigest(),
         "python": {section.interpreter.version: section.interpreter.magic.hex() for section in sections},
         "passes": sorted({name for file in tree for name in file.passes}),
+        "options": dict(options),
     }
 
 

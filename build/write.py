@@ -4,6 +4,7 @@ The same tree, code and facts give the same bytes, whoever builds them, where an
 zlib may compress otherwise; hence the digests in the build information are those of the uncompressed content.
 """
 
+import hashlib
 import json
 import os
 import tempfile
@@ -21,7 +22,7 @@ from build.tree import File, Tree
 
 ENTRY = "trainer.cli:program"
 BOOT_MAIN = "trainer_boot.__main__"
-FORMAT = 1
+FORMAT = 2
 
 
 def write(
@@ -31,22 +32,25 @@ def write(
     *,
     lock: bytes = b"",
     requirements: bytes = b"{}",
+    bill: bytes = b"",
     entry: str = ENTRY,
     originals: bool = True,
 ) -> bytes:
     """The whole file.
 
-    `facts` (JSON values) become part of the build information. `entry` is "module:function" or a module. The first
-    section's Python starts fastest. `originals`: ship the text of minified modules as their authors wrote it too.
+    `facts` (JSON values) become part of the build information; `bill` is the bill of materials. `entry` is
+    "module:function" or a module. The first section's Python starts fastest. `originals`: ship the text of minified
+    modules as their authors wrote it too.
     BuildError where the tree can't be a trainer.pyz.
     """
     _check(tree, sections, entry)
     texts = {file.path: file.original or b"" for file in tree.modules() if file.data != file.original}
     archive = Zip(layout.HEADER_SIZE)
+    main, sources = _add_what_python_reads(archive, tree, sections[0])
     slots = {section.interpreter.magic: _add_section(archive, tree, section, entry) for section in sections}
-    _add_main(archive, tree, sections[0])
     for file in tree:
-        archive.add(file.path, file.data)
+        if file.path not in archive.entries:
+            archive.add(file.path, file.data)
     shipped = _add_originals(archive, tree, texts if originals else {})
     digests = {
         "files": layout.digest((file.path, file.data) for file in tree),
@@ -57,6 +61,8 @@ def write(
     archive.add(layout.BUILD_INFORMATION, json.dumps(information, indent=1, sort_keys=True).encode() + b"\n")
     archive.add(layout.LOCK, lock)
     archive.add(layout.REQUIREMENTS, requirements)
+    if bill:
+        archive.add(layout.BILL, bill)
     table: layout.FileTable = (
         entry,
         _namespaces(tree),
@@ -70,14 +76,19 @@ def write(
     tail = archive.close()
     words = {
         "size": archive.size,
+        "main_size": len(main),
+        "main_check": _check_word(main),
+        "sources_size": len(sources),
+        "sources_check": _check_word(sources),
         "tail_offset": tail_offset,
-        "tail_check": int.from_bytes(layout.check(tail), "little"),
+        "tail_check": _check_word(tail),
         "tail_crc": zlib.crc32(tail),
         "files_offset": files_offset,
         "files_size": len(packed),
         "files_crc": zlib.crc32(packed),
     }
-    return layout.pack_header(words, slots, zlib.crc32) + archive.data
+    identity = hashlib.sha256(archive.data).digest(), hashlib.sha256(lock).digest()
+    return layout.pack_header(words, slots, identity, zlib.crc32) + archive.data
 
 
 class Draft:
@@ -135,7 +146,7 @@ class Draft:
 
 def _check(tree: Tree, sections: Sequence[CodeSection], entry: str) -> None:
     modules = {file.module for file in tree.modules()}
-    for name in (*layout.BOOT_MODULES, BOOT_MAIN, entry.partition(":")[0]):
+    for name in (*layout.SOURCE_MODULES, BOOT_MAIN, entry.partition(":")[0]):
         if name not in modules:
             raise BuildError(f"module {name} is missing", "build from a complete checkout")
     for file in tree:
@@ -164,18 +175,35 @@ def _add_section(archive: Zip, tree: Tree, section: CodeSection, entry: str) -> 
     boot = [codes[name] for name in layout.BOOT_MODULES]
     start = b"".join(boot) + index
     offset = archive.add(f"{layout.FOLDER}code-{section.interpreter.version}", start + blobs, store=True)[0]
-    return [offset, *map(len, boot), len(index), layout.check(start)]
+    version = section.interpreter.version.encode()
+    return [offset, *map(len, boot), len(index), layout.check(start), version]
 
 
-def _add_main(archive: Zip, tree: Tree, section: CodeSection) -> None:
-    """What Python runs: bytecode that no time stamp can make stale, and the text for any other version."""
-    text = next(file.data for file in tree.modules() if file.module == BOOT_MAIN)
-    code = dict(section.codes)[BOOT_MAIN]
+def _add_what_python_reads(archive: Zip, tree: Tree, section: CodeSection) -> tuple[bytes, bytes]:
+    """Adds what runs before the Finder does, first of all members; the bytes of `main` and of `sources`.
+
+    Of `__main__`, bytecode that no time stamp can make stale, and the text for any other version: stored, since zlib
+    would cost a start more than the disk two kilobytes.
+    """
+    texts = {file.module: file for file in tree.modules()}
+    text, code = texts[BOOT_MAIN].data, dict(section.codes)[BOOT_MAIN]
     magic = section.interpreter.magic
     unchecked_hash = (1).to_bytes(4, "little")  # PEP 552
     pyc = magic + unchecked_hash + source_hash(int.from_bytes(magic, "little"), text) + code
     archive.add("__main__.pyc", pyc, store=True)
-    archive.add("__main__.py", text)
+    archive.add("__main__.py", text, store=True)
+    size = len(archive.data)
+    if layout.HEADER_SIZE + size > layout.START_SIZE:
+        raise BuildError(
+            f"{BOOT_MAIN} is too large: {size:,} bytes with its bytecode", "make it smaller, or raise START_SIZE"
+        )
+    for name in layout.SOURCE_MODULES:
+        archive.add(texts[name].path, texts[name].data)
+    return archive.data[:size], archive.data[size:]
+
+
+def _check_word(data: bytes) -> int:
+    return int.from_bytes(layout.check(data), "little")
 
 
 def _add_originals(archive: Zip, tree: Tree, texts: dict[str, bytes]) -> dict[str, layout.FileEntry]:

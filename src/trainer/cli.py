@@ -17,7 +17,7 @@ COMMANDS = {
     "checkpoints": ("checkpoints", "list (ls) or verify the checkpoints of a run"),
     "env": ("env", "compare the environment with the lock (check); record its import snapshot (snapshot)"),
     "bench": ("bench", "measure the start beside a hand-written script on this machine (startup)"),
-    "self": ("self_", "what this file is (info, verify, modules)"),
+    "self": ("self_", "what this file is (info, verify, sign, diff, sbom, licences, modules)"),
 }
 
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, ParamSpec, TypeVar
 
+    from trainer_boot.bundle_file import BundleFile
     from trainer_boot.environment import Problem
     from trainer_boot.finder import BundleFinder
     from trainer_boot.layers import Note
@@ -70,14 +71,22 @@ def modules() -> list[str]:
     return [] if finder is None else sorted(finder.modules)
 
 
-def damage() -> list[str]:
-    """Reads every byte of the file: a sentence for each thing that is not as it was built."""
+def bundle_file(path: str | None = None) -> BundleFile | None:
+    """The built file at `path`, or the one that this process was started from: None in a checkout. BundleError."""
+    from trainer_boot.bundle_file import BundleFile
+
+    path = bundle_path() if path is None else path
+    return None if path is None else BundleFile(path)
+
+
+def identity() -> tuple[str, str]:
+    """Digests (hex) of the file that this process was started from and of its lock; empty where there was no build."""
     finder = _running()
     if finder is None:
-        return []
-    from trainer_boot.integrity import damage
+        return "", ""
+    from trainer_boot.layout import identity
 
-    return damage(finder)
+    return identity(finder.archive.head)
 
 
 def layers() -> tuple[str, ...]:

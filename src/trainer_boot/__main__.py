@@ -4,24 +4,31 @@ Python 3.6 must be able to parse this file, so that old ones can say what they n
 which lies in the archive and can't be imported yet; a test compares them.
 """
 
+import os
 import sys
 
-if sys.version_info < (3, 11):  # noqa: UP036  # who starts the file may well have an older one
-    found = ".".join(map(str, sys.version_info[:3]))
-    sys.stderr.write(f"error: this file needs Python 3.11 or newer; {sys.executable} is Python {found}\n")
-    sys.stderr.write(f"fix: start it with a newer one, as in: python3.11 {' '.join(sys.argv)}\n")
+if sys.version_info < (3, 11) or sys.implementation.name != "cpython":  # who starts it may have another
+    with open(os.path.dirname(os.path.abspath(__file__)), "rb") as file:
+        head = file.read(512)
+    served = [head[at - 8 : at].rstrip(b"\0").decode() for at in range(192, 576, 64)]
+    found = "%s %s" % (sys.implementation.name, ".".join(map(str, sys.version_info[:3])))  # noqa: UP031
+    sys.stderr.write(
+        f"error: this file needs CPython 3.11 or newer (it has code for {', '.join(filter(None, served))}); "
+        f"{sys.executable} is {found}\n"
+        f"fix: start it with a newer one, as in: python{served[0]} {' '.join(sys.argv)}\n"
+    )
     sys.exit(3)
 
 import marshal
-import os
 from _imp import _fix_co_filename, source_hash  # type: ignore[attr-defined]  # importlib's own; no public name
 from importlib.util import MAGIC_NUMBER
 from time import monotonic_ns
 from types import ModuleType
 
 BEGAN = monotonic_ns()  # for the start report; what is imported above is loaded already
-SIGNATURE = b"TRNRPYZ\x01"
-SIGNATURE_AT, HEADER_SIZE, FIRST_SLOT, SLOT_SIZE, SLOTS = 24, 496, 96, 64, 6
+SIGNATURE = b"TRNRPYZ\x02"
+SIGNATURE_AT, HEADER_SIZE, FIRST_SLOT, SLOT_SIZE, SLOTS, START_SIZE = 24, 592, 128, 64, 6, 16384
+MAIN_SIZE, SOURCES_SIZE, SOURCES_CHECK = 40, 56, 64
 BOOT_MODULES = ("trainer_boot", "trainer_boot.layout", "trainer_boot.finder")
 FIX = "copy it again, or build it again (python -m build)"
 
@@ -33,13 +40,16 @@ def boot(place: str) -> None:
         if getattr(getattr(each, "archive", None), "path", None) == archive:
             return
     descriptor = os.open(archive, os.O_RDONLY | os.O_CLOEXEC)
-    head = os.pread(descriptor, HEADER_SIZE, 0)
+    start = os.pread(descriptor, START_SIZE, 0)
+    head = start[:HEADER_SIZE]
     if head[SIGNATURE_AT : SIGNATURE_AT + 8] != SIGNATURE:
         fail(f"{archive} is not as it was built: its header is missing", FIX)
+    if source_hash(0, head[:-8]) != head[-8:]:
+        fail(f"the header of {archive} is damaged", FIX)
     offset, index = 0, None
     for at in range(FIRST_SLOT, FIRST_SLOT + SLOTS * SLOT_SIZE, SLOT_SIZE):
         if head[at : at + 4] == MAGIC_NUMBER:
-            offset, *sizes = [int.from_bytes(head[i : i + 8], "little") for i in range(at + 8, at + 48, 8)]
+            offset, *sizes = [number(head, i) for i in range(at + 8, at + 48, 8)]
             section = os.pread(descriptor, sum(sizes), offset)
             offset += len(section)
             if source_hash(0, section) != head[at + 48 : at + 56]:
@@ -52,13 +62,22 @@ def boot(place: str) -> None:
                 module.__package__, module.__path__ = "trainer_boot", []
                 exec(code, module.__dict__)
             index = section
+    if index is None:  # what zipimport will load now, which looks at no checksum
+        sources = os.pread(descriptor, number(head, SOURCES_SIZE), HEADER_SIZE + number(head, MAIN_SIZE))
+        if source_hash(0, sources) != head[SOURCES_CHECK : SOURCES_CHECK + 8]:
+            fail(f"{archive} is damaged", FIX)
 
     from trainer_boot.finder import BundleError, install  # of the section, or else compiled by zipimport
 
     try:
-        install(place, descriptor, head, index, offset, __name__ == "__mp_main__")
+        install(place, descriptor, start, index, offset, __name__ == "__mp_main__")
     except BundleError as error:
         fail(error.what, error.fix)
+
+
+def number(head: bytes, at: int) -> int:
+    """The header's word there."""
+    return int.from_bytes(head[at : at + 8], "little")
 
 
 def fail(what: str, fix: str) -> None:

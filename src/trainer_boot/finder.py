@@ -21,7 +21,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourcelessFileLoader
 from os import pread
 from time import monotonic_ns
 
-from trainer_boot.layout import HEADER_CHECK, HEADER_SIZE, TAIL_CHECK, check, path_of, word
+from trainer_boot.layout import HEADER_CHECK, HEADER_SIZE, MAIN_CHECK, TAIL_CHECK, check, path_of, word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ else:
     Loader = object  # the real one does nothing more and costs an import
 
 BUILD_VARIABLE = "TRAINER_PYZ_BUILD"
+VERIFY_VARIABLE = "TRAINER_VERIFY"
+"""If set: "all" (the whole file is compared with its digest before anything else runs) or the SHA-256 of the file that
+may run and no other."""
 
 
 class BundleError(ImportError):
@@ -220,19 +223,21 @@ def running() -> "BundleFinder | None":
     return next((finder for finder in sys.meta_path if isinstance(finder, BundleFinder)), None)
 
 
-def install(place: str, descriptor: int, head: bytes, index: bytes | None, section: int, child: bool) -> BundleFinder:
+def install(place: str, descriptor: int, start: bytes, index: bytes | None, section: int, child: bool) -> BundleFinder:
     """Puts the Finder of the archive at `place` (as `sys.path` has it) to work and takes the archive off `sys.path`.
 
-    `index` is that of the code section at `section`, or None if there is none for this Python: then modules are
-    compiled from the text in the archive. `child`: multiprocessing started this process. BundleError if the archive
-    was changed.
+    `start` is how the archive begins. `index` is that of the code section at `section`, or None if there is none for
+    this Python: then modules are compiled from the text in the archive. `child`: multiprocessing started this process.
+    BundleError if the archive was changed.
     """
-    archive = Archive(os.path.abspath(place), descriptor, head)
+    archive = Archive(os.path.abspath(place), descriptor, start[:HEADER_SIZE])
     if index is None:
-        from trainer_boot.integrity import require_untouched
+        from trainer_boot.integrity import require_untouched, tell_who_is_served
         from trainer_boot.members import SourceLoader, names_only
 
         require_untouched(archive, descriptor)
+        if BUILD_VARIABLE not in os.environ:  # else a process of this job has told it
+            tell_who_is_served(archive)
         contents = names_only(archive)
         loader: BundleLoader = SourceLoader(archive, contents[2], 0)
     else:
@@ -244,10 +249,14 @@ def install(place: str, descriptor: int, head: bytes, index: bytes | None, secti
     sys.path[:] = [entry for entry in sys.path if entry not in (place, archive.path)]
     sys.path_hooks.insert(0, finder.path_hook)
     sys.meta_path.insert(sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else 0, finder)
-    if not _untouched(archive, descriptor):
+    if not _untouched(archive, descriptor, start):
         from trainer_boot.integrity import require_untouched
 
         require_untouched(archive, descriptor)
+    if VERIFY_VARIABLE in os.environ:
+        from trainer_boot.integrity import require_whole
+
+        require_whole(archive, descriptor, os.environ[VERIFY_VARIABLE])
     _same_build_as_parent(archive, child)
     return finder
 
@@ -307,11 +316,18 @@ def _label_boot_modules(finder: BundleFinder) -> None:
             setattr(package, name.partition(".")[2], module)
 
 
-def _untouched(archive: Archive, descriptor: int) -> bool:
-    """Is the table of contents, which has a CRC of every file, the one that the build wrote?"""
-    size, offset = word(archive.head, "size"), word(archive.head, "tail_offset")
+def _untouched(archive: Archive, descriptor: int, start: bytes) -> bool:
+    """Are the header, the members that Python read without looking at a checksum, and the table of contents, which has
+    a CRC of every file, those that the build wrote?"""
+    head = archive.head
+    size, offset, main_size = word(head, "size"), word(head, "tail_offset"), word(head, "main_size")
     tail = pread(descriptor, size - offset + 1, offset)  # one more, to see that it ends there
-    return len(tail) == size - offset and check(tail) == archive.head[TAIL_CHECK : TAIL_CHECK + 8]
+    return (
+        check(head[:HEADER_CHECK]) == head[HEADER_CHECK:]
+        and check(start[HEADER_SIZE : HEADER_SIZE + main_size]) == head[MAIN_CHECK : MAIN_CHECK + 8]
+        and len(tail) == size - offset
+        and check(tail) == head[TAIL_CHECK : TAIL_CHECK + 8]
+    )
 
 
 def _same_build_as_parent(archive: Archive, child: bool) -> None:

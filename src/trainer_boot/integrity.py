@@ -1,80 +1,109 @@
-"""Is the archive what the build wrote, and if not, which of its files are others?"""
+"""Is the archive what the build wrote, and if not, which of its files are others?
+
+Three depths. At every start: the header, what Python read by itself, the table of contents, the boot modules, and each
+module's code as it is loaded, by checks of eight bytes. With TRAINER_VERIFY=all, or the SHA-256 of the one file that
+may run: the whole file besides, before anything else of it. `BundleFile.damage`: everything, as it is read at run time.
+"""
 
 from __future__ import annotations
 
-import json
 import marshal
 import os
 import sys
 import zlib
 from os import pread
 
-from trainer_boot.finder import Archive, BundleError, BundleFinder
-from trainer_boot.layout import BUILD_INFORMATION, FILE_TABLE, FOLDER, HEADER_CRC, digest, word
+from trainer_boot.finder import VERIFY_VARIABLE, Archive, BundleError
+from trainer_boot.layout import (
+    FILE_TABLE,
+    HEADER_CHECK,
+    HEADER_CRC,
+    HEADER_SIZE,
+    MAIN_CHECK,
+    check,
+    identity,
+    served,
+    word,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from trainer_boot.layout import FileTable
 
-_MAIN = ("__main__.py", "__main__.pyc")
+FIX = "copy it again, or build it again (python -m build)"
+CHUNK = 1 << 20
 # Made at run time: as constants they would lie in the archive, where a zip reader may take them for real ones.
 _CENTRAL, _END = bytes((80, 75, 1, 2)), bytes((80, 75, 5, 6))
 
 
 def require_untouched(archive: Archive, descriptor: int) -> None:
-    """BundleError unless header and table of contents, which has every file's CRC, are those of the build."""
+    """BundleError unless header, `__main__` and table of contents, which has each file's CRC, are the build's."""
     head = archive.head
     size, offset = word(head, "size"), word(head, "tail_offset")
-    fix = "copy it again, or build it again (python -m build)"
-    if zlib.crc32(head[:HEADER_CRC]) != int.from_bytes(head[HEADER_CRC : HEADER_CRC + 8], "little"):
-        raise BundleError(f"the header of {archive.path} is damaged", fix)
+    if not header_is_whole(head):
+        raise BundleError(f"the header of {archive.path} is damaged", FIX)
     found = os.fstat(descriptor).st_size
     tail = pread(descriptor, size - offset, offset)
-    if found == size and zlib.crc32(tail) == word(head, "tail_crc"):
-        return
     if found < size and len(tail) < size - offset:
-        raise BundleError(f"{archive.path} is cut off: it has {found} of {size} bytes", fix)
-    changed = ", ".join(_changed(archive, descriptor)) or "its table of contents"
-    raise BundleError(f"{archive.path} was changed after it was built: {changed}", fix)
+        raise BundleError(f"{archive.path} is cut off: it has {found} of {size} bytes", FIX)
+    if found != size or zlib.crc32(tail) != word(head, "tail_crc"):
+        changed = ", ".join(_changed(archive, descriptor)) or "its table of contents"
+        raise BundleError(f"{archive.path} was changed after it was built: {changed}", FIX)
+    if check(pread(descriptor, word(head, "main_size"), HEADER_SIZE)) != head[MAIN_CHECK : MAIN_CHECK + 8]:
+        raise BundleError(f"{archive.path} was changed after it was built: __main__", FIX)
 
 
-def damage(finder: BundleFinder) -> list[str]:
-    """Reads every file and module of the archive: a sentence for each thing that is not as it was built.
-
-    Besides the checks that every read makes, the contents are compared with the build information's SHA-256 digests.
-    """
-    archive, members = finder.archive, finder.archive.members
-    found = []
-    files, originals, code = {}, {}, {}
-    for path in members.files:
-        try:
-            files[path] = members.read(path)
-            if members.has_original(path):
-                originals[path] = members.original_bytes(path)
-        except BundleError:
-            found.append(f"{path} differs from what was built")
-    for name in finder.loader.modules if finder.loader.has_code else ():
-        try:
-            code[name] = finder.loader.stored_code(name)
-        except BundleError:
-            found.append(f"the code of {name} differs from what was built")
-    return found or _wrong_digests(archive, files, originals, code)
+def require_whole(archive: Archive, descriptor: int, wanted: str) -> None:
+    """BundleError unless the whole file is as the environment variable wants it: see VERIFY_VARIABLE."""
+    pinned = len(wanted) == 64 and not wanted.strip("0123456789abcdefABCDEF")
+    if pinned:
+        found = sha256(descriptor)
+        if found != wanted.lower():
+            raise BundleError(
+                f"{archive.path} is not the file that may run: its SHA-256 is {found[:12]}.., "
+                f"{VERIFY_VARIABLE} says {wanted[:12].lower()}..",
+                f"start the file that was meant, or set {VERIFY_VARIABLE} to {found}",
+            )
+    elif wanted == "all":
+        if not content_is_whole(archive, descriptor):
+            raise BundleError(f"{archive.path} differs from the digest of its content", FIX)
+    elif wanted:
+        raise BundleError(
+            f"{VERIFY_VARIABLE} is {wanted!r}", f"set {VERIFY_VARIABLE} to all, to a file's SHA-256, or unset it"
+        )
 
 
-def _wrong_digests(
-    archive: Archive, files: dict[str, bytes], originals: dict[str, bytes], code: dict[str, bytes]
-) -> list[str]:
-    recorded = json.loads(files[BUILD_INFORMATION])["sha256"]
-    shipped = {path: data for path, data in files.items() if not path.startswith(FOLDER) and path not in _MAIN}
-    found = {"files": (recorded["files"], digest(shipped.items()))}
-    if recorded["originals"] is not None:
-        found["original texts"] = (recorded["originals"], digest(originals.items()))
-    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    if code:
-        found["code"] = (recorded["code"][version], digest(code.items()))
-    return [
-        f"the {what} of {archive.path} differ from their digest" for what, (old, new) in found.items() if old != new
-    ]
+def tell_who_is_served(archive: Archive) -> None:
+    """Once a job: that this Python has no code in the file, and which have."""
+    if os.environ.get("RANK", "0") == "0":
+        version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        sys.stderr.write(
+            f"note: {os.path.basename(archive.path)} has code for Python {', '.join(served(archive.head))}; under "
+            f"{version} every module is compiled at every start, to the same results\n"
+        )
+
+
+def header_is_whole(head: bytes) -> bool:
+    """Has the header its checksum and its check?"""
+    crc = int.from_bytes(head[HEADER_CRC : HEADER_CRC + 8], "little")
+    return zlib.crc32(head[:HEADER_CRC]) == crc and check(head[:HEADER_CHECK]) == head[HEADER_CHECK:]
+
+
+def content_is_whole(archive: Archive, descriptor: int) -> bool:
+    """Has all that follows the header the digest that the header names?"""
+    return sha256(descriptor, HEADER_SIZE) == identity(archive.head)[0]
+
+
+def sha256(descriptor: int, offset: int = 0) -> str:
+    """SHA-256 (hex) of a file from `offset` to its end."""
+    # OpenSSL's: for megabytes the built-in one takes longer than this import
+    import hashlib
+
+    total = hashlib.sha256()
+    while data := pread(descriptor, CHUNK, offset):
+        total.update(data)
+        offset += len(data)
+    return total.hexdigest()
 
 
 def _changed(archive: Archive, descriptor: int) -> list[str]:

@@ -2,14 +2,17 @@
 
     0      `#!/usr/bin/env python3` and an empty line
     24     the header, below; zip readers skip what lies before the first member
-    512    the zip: stored code sections, modules and data, originals, the file table, the central directory
+    592    the zip: `__main__`, the text of the modules that start a Python without code here, code sections, modules
+           and data, originals, the file table, the central directory
 
 A code section serves one minor version of Python (one bytecode magic number): the code of the boot modules, the index,
 then one blob a module. Numbers are little-endian and unsigned; a check is what `check` gives; CRCs are the zip's.
 
 Header: SIGNATURE; a word of 8 bytes for each of WORDS; SLOTS slots of 8 words: magic number, offset of the section,
-sizes of the boot modules' code and of the index, the check of these, a spare one; then the CRC of all that, and its
-check. "tail" is what follows the last member: the central directory and its end record.
+sizes of the boot modules' code and of the index, the check of these, the version as text; two SHA-256 digests, of all
+that follows the header and of the lock; then the CRC of all that, and its check. "main" is the two members that Python
+itself reads, "sources" the members that follow them, "tail" what follows the last member: the central directory and its
+end record.
 
 The index and the file table are marshalled, in a version of that format which every Python reads alike. Code is
 marshalled too, and only ever read by a Python whose magic number it carries: another one may crash on it.
@@ -36,17 +39,38 @@ FileEntry = tuple[int, int, int, int, int]
 FileTable = tuple[str, tuple[str, ...], dict[str, bool], dict[str, FileEntry], dict[str, FileEntry | None]]
 
 SHEBANG = b"#!/usr/bin/env python3\n\n"
-SIGNATURE = b"TRNRPYZ\x01"
-WORDS = ("size", "tail_offset", "tail_check", "tail_crc", "files_offset", "files_size", "files_crc", "spare")
+SIGNATURE = b"TRNRPYZ\x02"
+WORDS = (
+    "size",
+    "main_size",
+    "main_check",
+    "sources_size",
+    "sources_check",
+    "tail_offset",
+    "tail_check",
+    "tail_crc",
+    "files_offset",
+    "files_size",
+    "files_crc",
+    "spare",
+)
 FIRST_WORD = len(SHEBANG) + len(SIGNATURE)
+MAIN_CHECK = FIRST_WORD + 8 * WORDS.index("main_check")
 TAIL_CHECK = FIRST_WORD + 8 * WORDS.index("tail_check")
 FIRST_SLOT = FIRST_WORD + 8 * len(WORDS)
 SLOT_SIZE = 8 * 8
 SLOTS = 6
-HEADER_CRC = FIRST_SLOT + SLOTS * SLOT_SIZE
+SLOT_VERSION = 7 * 8  # within a slot
+CONTENT_DIGEST = FIRST_SLOT + SLOTS * SLOT_SIZE
+LOCK_DIGEST = CONTENT_DIGEST + 32
+HEADER_CRC = LOCK_DIGEST + 32
 HEADER_CHECK = HEADER_CRC + 8
 HEADER_SIZE = HEADER_CHECK + 8
+START_SIZE = 16384
+"""What a start reads at once: the header and `main`, which must fit."""
 BOOT_MODULES = ("trainer_boot", "trainer_boot.layout", "trainer_boot.finder")
+# by these a Python without code here starts: zipimport, which looks at no checksum, loads them
+SOURCE_MODULES = (*BOOT_MODULES, "trainer_boot.integrity", "trainer_boot.members")
 
 FOLDER = "_trainer/"
 BUILD_INFORMATION = FOLDER + "build.json"
@@ -54,6 +78,7 @@ LOCK = FOLDER + "uv.lock"
 REQUIREMENTS = FOLDER + "requirements.json"
 ORIGINALS = FOLDER + "originals"
 FILE_TABLE = FOLDER + "files"
+BILL = FOLDER + "sbom.cdx.json"
 
 STORED, DEFLATED = 0, 8  # as in a zip
 
@@ -69,23 +94,45 @@ def word(head: bytes, name: str) -> int:
     return int.from_bytes(head[at : at + 8], "little")
 
 
-def pack_header(words: dict[str, int], slots: dict[bytes, list[int | bytes]], crc: "Callable[[bytes], int]") -> bytes:
+def pack_header(
+    words: dict[str, int],
+    slots: dict[bytes, list[int | bytes]],
+    digests: tuple[bytes, bytes],
+    crc: "Callable[[bytes], int]",
+) -> bytes:
     """The first HEADER_SIZE bytes of the file.
 
-    `slots`: magic number -> offset of the section, sizes of the boot modules' code and of the index; their check.
-    ValueError for too many of them.
+    `slots`: magic number -> offset of the section, sizes of the boot modules' code and of the index; their check;
+    the version. `digests`: SHA-256 of what follows the header, of the lock. ValueError for too many slots.
     """
     if len(slots) > SLOTS:
         raise ValueError(f"a file serves at most {SLOTS} versions of Python")
     head = SHEBANG + SIGNATURE + b"".join(_word(words.get(name, 0)) for name in WORDS)
     for magic, numbers in slots.items():
         head += b"".join(map(_word, [magic, *numbers])).ljust(SLOT_SIZE, b"\0")
-    head = head.ljust(HEADER_CRC, b"\0")
-    return head + _word(crc(head)) + check(head)
+    head = head.ljust(CONTENT_DIGEST, b"\0") + b"".join(digests)
+    assert len(head) == HEADER_CRC
+    head += _word(crc(head))
+    return head + check(head)
+
+
+def served(head: bytes) -> dict[str, bytes]:
+    """The versions of Python that have code in the file ("3.11"), with their magic numbers."""
+    found = {}
+    for at in range(FIRST_SLOT, FIRST_SLOT + SLOTS * SLOT_SIZE, SLOT_SIZE):
+        version = head[at + SLOT_VERSION : at + SLOT_SIZE].rstrip(b"\0").decode()
+        if version:
+            found[version] = head[at : at + 4]
+    return found
 
 
 def _word(value: int | bytes) -> bytes:
     return value.to_bytes(8, "little") if isinstance(value, int) else value.ljust(8, b"\0")
+
+
+def identity(head: bytes) -> tuple[str, str]:
+    """SHA-256 (hex) of all that follows the header, and of the lock: what the file is, whatever it is called."""
+    return head[CONTENT_DIGEST:LOCK_DIGEST].hex(), head[LOCK_DIGEST:HEADER_CRC].hex()
 
 
 def path_of(name: str, is_package: bool) -> str:

@@ -1,5 +1,6 @@
 """An archive that is not as it was built says so, and what is wrong with it; old code never stands for new text."""
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -111,6 +112,61 @@ def test_changed_boot_code_is_refused(place: Path) -> None:
     assert "is damaged" in refused(place)
 
 
+def test_changed_bytes_of_main_are_refused_by_what_it_starts(place: Path) -> None:
+    """zipimport has run them without a look at their checksum."""
+    data = bytearray(place.read_bytes())
+    data[data.index(b"The first instruction of the built file")] ^= 1
+    place.write_bytes(data)
+    for python in pythons():
+        assert "was changed after it was built: __main__" in refused(place, python)
+
+
+def test_changed_text_of_what_starts_another_python_is_refused(place: Path) -> None:
+    other = bed.other_python()
+    if other is None:
+        pytest.skip("only one Python here")
+    with zipfile.ZipFile(place) as archive:
+        offset = archive.getinfo("trainer_boot/finder.py").header_offset
+    data = bytearray(place.read_bytes())
+    data[offset + 1000] ^= 1
+    place.write_bytes(data)
+    assert "is damaged" in refused(place, other)
+
+
+def test_every_byte_of_the_header_is_checked_at_the_start(place: Path) -> None:
+    whole = place.read_bytes()
+    for at in (2, 20, 23, layout.SLOT_SIZE * 4, layout.CONTENT_DIGEST, layout.LOCK_DIGEST + 31, layout.HEADER_SIZE - 1):
+        data = bytearray(whole)
+        data[at] ^= 1
+        place.write_bytes(data)
+        assert "the header of" in refused(place)
+
+
+def verified(place: Path, wanted: str) -> "subprocess.CompletedProcess[str]":
+    return bed.run(place, environment={"TRAINER_VERIFY": wanted})
+
+
+def test_a_start_may_verify_the_whole_file(place: Path) -> None:
+    for wanted in ("", "all", hashlib.sha256(place.read_bytes()).hexdigest().upper()):
+        assert bed.lines(verified(place, wanted)) == ["42"]
+    assert verified(place, "some").stderr.splitlines()[0] == "error: TRAINER_VERIFY is 'some'"
+    data = bytearray(place.read_bytes())
+    data[data.index(b"a note")] ^= 1  # not executed
+    place.write_bytes(data)
+    assert bed.lines(bed.run(place)) == ["42"]
+    done = verified(place, "all")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "differs from the digest of its content" in done.stderr
+
+
+def test_a_start_may_be_pinned_to_one_file(place: Path) -> None:
+    done = verified(place, "0" * 64)
+    assert (done.returncode, done.stdout) == (1, "")
+    error, fix = done.stderr.splitlines()
+    assert "is not the file that may run" in error
+    assert hashlib.sha256(place.read_bytes()).hexdigest() in fix
+
+
 @pytest.mark.parametrize("part", [0.3, 0.9, 0.999])
 def test_a_copy_that_was_cut_off_does_not_run(place: Path, part: float) -> None:
     os.truncate(place, int(place.stat().st_size * part))
@@ -123,9 +179,9 @@ def test_every_byte_is_looked_at_when_asked(tmp_path: Path) -> None:
     files: bed.Files = {
         **FILES,
         "app.py": """
-            from trainer_boot.finder import running
-            from trainer_boot.integrity import damage
-            for line in damage(running()) or ["whole"]:
+            import sys
+            from trainer_boot.bundle_file import BundleFile
+            for line in BundleFile(sys.argv[0]).damage() or ["whole"]:
                 print(line)
         """,
     }

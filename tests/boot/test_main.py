@@ -3,12 +3,14 @@
 import ast
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from build.minify.passes import PASSES
 from build.minify.stage import shorten
+from build.write import write
 from tests.boot import bed
 from trainer_boot import layout
 
@@ -34,9 +36,12 @@ def constants() -> dict[str, object]:
 
 def test_its_numbers_are_those_of_the_format() -> None:
     found = constants()
-    names = ("SIGNATURE", "HEADER_SIZE", "FIRST_SLOT", "SLOT_SIZE", "SLOTS", "BOOT_MODULES")
+    names = ("SIGNATURE", "HEADER_SIZE", "FIRST_SLOT", "SLOT_SIZE", "SLOTS", "START_SIZE", "BOOT_MODULES")
     assert {name: found[name] for name in names} == {name: getattr(layout, name) for name in names}
     assert found["SIGNATURE_AT"] == len(layout.SHEBANG)
+    for name in ("MAIN_SIZE", "SOURCES_SIZE", "SOURCES_CHECK"):
+        assert found[name] == layout.FIRST_WORD + 8 * layout.WORDS.index(name.lower())
+    assert layout.SLOT_VERSION == 56
 
 
 @pytest.mark.parametrize("minified", [False, True])
@@ -54,9 +59,10 @@ def test_an_old_python_says_what_it_needs(tmp_path: Path, version: str) -> None:
     done = bed.run(place, "train", "x", python=old)
     assert (done.returncode, done.stdout) == (3, "")
     error, fix = done.stderr.splitlines()
-    assert error.startswith("error: this file needs Python 3.11 or newer; ")
-    assert f"is Python {version}." in error
-    assert fix == f"fix: start it with a newer one, as in: python3.11 {place} train x"
+    served = bed.running()[0].version
+    assert error.startswith(f"error: this file needs CPython 3.11 or newer (it has code for {served}); ")
+    assert f"is cpython {version}." in error
+    assert fix == f"fix: start it with a newer one, as in: python{served} {place} train x"
 
 
 def test_it_starts_by_itself_where_the_shebang_s_python_will_do(tmp_path: Path) -> None:
@@ -75,3 +81,34 @@ def test_a_start_imports_next_to_nothing(tmp_path: Path) -> None:
     expensive = {"zipfile", "pathlib", "json", "re", "zlib", "typing", "dataclasses", "inspect", "struct", "__future__"}
     assert not found & expensive
     assert {name for name in found if name.startswith("trainer_boot")} == set(layout.BOOT_MODULES)
+
+
+def test_a_python_without_code_here_is_told_once_which_have(tmp_path: Path) -> None:
+    other = bed.other_python()
+    if other is None:
+        pytest.skip("only one Python here")
+    files: bed.Files = {"app.py": "import sys\nprint(*sorted(name for name in sys.modules if 'trainer_boot' in name))"}
+    place = bed.archive(tmp_path / "app.pyz", files)
+    done = bed.run(place, python=other)
+    assert done.stderr.startswith(f"note: app.pyz has code for Python {bed.running()[0].version}; under 3.")
+    assert done.stderr.endswith("every module is compiled at every start, to the same results\n")
+    for variables in ({"RANK": "1"}, {"TRAINER_PYZ_BUILD": "of the parent"}):
+        assert bed.run(place, python=other, environment=variables).stderr == ""
+    assert bed.run(place).stderr == ""
+    # what zipimport loads, before there is a Finder, is checked as a whole
+    assert set(bed.lines(done)[0].split()) <= set(layout.SOURCE_MODULES)
+
+
+def test_code_of_a_foreign_magic_number_is_never_read(tmp_path: Path) -> None:
+    """As under a preview of the same minor version: unmarshalling it could do anything."""
+    tree = bed.tree_of({"app.py": "print('ran')"})
+    (section,) = bed.code_of(tree)
+    foreign = replace(
+        section.interpreter, magic=bytes([section.interpreter.magic[0] ^ 1]) + section.interpreter.magic[1:]
+    )
+    garbage = tuple((name, b"\xff" * len(code)) for name, code in section.codes)
+    place = tmp_path / "app.pyz"
+    place.write_bytes(write(tree, [replace(section, interpreter=foreign, codes=garbage)], {}, entry="app"))
+    done = bed.run(place)
+    assert bed.lines(done) == ["ran"]
+    assert done.stderr.startswith("note: app.pyz has code for Python ")

@@ -1,6 +1,7 @@
 """Bytecode: made from the tree that is shipped, with the lines of the original, the same wherever it is made."""
 
 import marshal
+import os
 import sys
 import types
 from pathlib import Path
@@ -11,7 +12,7 @@ from build.cache import Cache
 from build.canonical import canonical
 from build.compile import compile_code
 from build.errors import BuildError
-from build.interpreters import Interpreter, find_interpreters
+from build.interpreters import SUPPORTED, Interpreter, find_interpreters
 from build.minify.passes import PASSES
 from build.minify.stage import shorten
 from build.tree import File, Tree
@@ -128,8 +129,35 @@ def test_other_versions_are_asked_of_uv(tmp_path: Path, monkeypatch: pytest.Monk
     uv.chmod(0o755)
     monkeypatch.setenv("UV", str(uv))
     assert find_interpreters(["3.99"])[0].executable == sys.executable
-    with pytest.raises(BuildError, match=r"uv finds no Python 3\.98"):
+    with pytest.raises(BuildError, match=r"there is no Python 3\.98 here"):
         find_interpreters(["3.98"])
+
+
+def test_versions_that_uv_does_not_know_are_looked_for_on_path_and_under_pyenv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text("#!/bin/sh\nexit 2\n")
+    for place in ("versions/3.97.3/bin", "versions/3.97.12/bin", "versions/3.97-dev/bin"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "python3").symlink_to(sys.executable)
+    (tmp_path / "python3.96").symlink_to(sys.executable)
+    (tmp_path / "python3.97").write_text("#!/bin/sh\nexit 127\n")  # as a shim of pyenv's
+    for each in (uv, tmp_path / "python3.97"):
+        each.chmod(0o755)
+    monkeypatch.setenv("UV", str(uv))
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    assert find_interpreters(["3.96"])[0].executable == str(tmp_path / "python3.96")
+    assert find_interpreters(["3.97"])[0].executable == str(tmp_path / "versions/3.97.12/bin/python3")
+
+
+def test_all_stands_for_every_supported_version() -> None:
+    missing = [version for version in SUPPORTED if bed.python(version) is None]
+    if missing:
+        pytest.skip(f"no Python {missing[0]} here")
+    found = find_interpreters(["all"])
+    assert tuple(each.version for each in found) == SUPPORTED
 
 
 def test_an_old_interpreter_is_refused() -> None:

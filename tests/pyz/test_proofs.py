@@ -56,6 +56,12 @@ def test_another_place_builds_the_same_bytes(pyz: Path, tmp_path: Path) -> None:
     assert other.read_bytes() == pyz.read_bytes()
 
 
+def test_damaged_files_are_refused_or_do_what_the_whole_one_does(pyz: Path) -> None:
+    assert "12 of 12 changes; silent differences: 0" in tool(
+        "prove_tampering", "--changes", "12", "--pyz", str(pyz), "--no-json"
+    )
+
+
 def test_answers_are_measured_beside_bare_python(pyz: Path, tmp_path: Path) -> None:
     drawn = tmp_path / "startup.svg"
     flows = ["--flows", "version,help,wrong", "--rounds", "2"]
@@ -105,6 +111,8 @@ def test_all_contenders_of_a_step_do_the_same_work() -> None:
     assert len(losses) == 1, printed
 
 
-@pytest.mark.parametrize("name", ["typecheck", "bench_startup", "bench_step", "prove_build", "startup_scale"])
+@pytest.mark.parametrize(
+    "name", ["typecheck", "bench_startup", "bench_step", "prove_build", "prove_tampering", "startup_scale"]
+)
 def test_every_tool_explains_itself(name: str) -> None:
     assert "uv run" in tool(name, "--help")

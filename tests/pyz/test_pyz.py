@@ -62,10 +62,11 @@ def script(pyz: Path, text: str) -> "subprocess.CompletedProcess[str]":
 def test_the_trainer_knows_what_it_was_started_from(pyz: Path) -> None:
     text = """
 from trainer import startup
-print(startup.bundle_path(), startup.build_info()["version"], startup.entry_command()[1:], startup.damage())
+print(startup.bundle_path(), startup.build_info()["version"], startup.entry_command()[1:])
+print(startup.bundle_file().damage())
 print(len(startup.requirements()) > 10, "trainer.cli" in startup.modules(), "packaging.version" in startup.modules())
 """
-    assert bed.lines(script(pyz, text)) == [f"{pyz} {VERSION} ['{pyz}'] []", "True True True"]
+    assert bed.lines(script(pyz, text)) == [f"{pyz} {VERSION} ['{pyz}']", "[]", "True True True"]
 
 
 def test_bundled_metadata_is_found(pyz: Path) -> None:
@@ -87,7 +88,8 @@ def test_a_checkout_was_started_from_nothing() -> None:
     assert startup.requirements() is None
     assert startup.check_environment() == []
     assert startup.modules() == []
-    assert startup.damage() == []
+    assert startup.bundle_file() is None
+    assert startup.identity() == ("", "")
     assert startup.entry_command() == [sys.executable, "-m", "trainer"]
 
 

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from trainer.launch import failure, scratch
 from trainer.launch.detect import LOCAL_FOLDER, LOCAL_PARENT, World
@@ -61,11 +61,9 @@ def prints_own_errors(world: World) -> bool:
     return world.launcher != "local"
 
 
-def rendezvous(world: World) -> dict[str, Any]:
-    """How the ranks meet: arguments of `torch.distributed.init_process_group`."""
-    meeting = scratch.rendezvous_file(_attempt()) if world.launcher == "local" else None
-    method = f"file://{meeting}" if meeting else "env://"
-    return {"init_method": method, "rank": world.rank, "world_size": world.world_size}
+def meeting_place(world: World) -> str:
+    """Where the ranks meet: the `init_method` of torch.distributed."""
+    return f"file://{scratch.rendezvous_file(_attempt())}" if world.launcher == "local" else "env://"
 
 
 def leave(status: int) -> NoReturn:

@@ -7,8 +7,13 @@ import socket
 import threading
 
 from trainer.errors import UserError
-from trainer.launch.child import rendezvous
-from trainer.launch.detect import World
+from trainer.launch.agreement import own_build, require_build_of_parent, require_same_build
+from trainer.launch.child import meeting_place
+from trainer.launch.detect import LOCAL_BUILD, World
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from torch.distributed import Store  # type: ignore[attr-defined]  # public, but not in its __all__
 
 SHUTDOWN_SECONDS = 10.0
 
@@ -18,7 +23,7 @@ def init(world: World, device: str, backend: str, timeout_seconds: float) -> Non
 
     `device`: cpu, cuda or cuda:N (N: the local rank unless given). `backend`: gloo, nccl, or auto (nccl on cuda, gloo
     on cpu). Collectives raise after `timeout_seconds`. On one machine only the loopback interface is used, unless the
-    user has chosen one. Raises UserError when the ranks do not come together.
+    user has chosen one. Raises UserError when the ranks do not come together, or do not run the same build.
     """
     if world.world_size == 1:
         return
@@ -39,8 +44,19 @@ def init(world: World, device: str, backend: str, timeout_seconds: float) -> Non
         device_id = torch.device("cuda", world.local_rank if given is None else given)
         torch.cuda.set_device(device_id)
     try:
+        timeout = datetime.timedelta(seconds=timeout_seconds)
+        store = _meet(world, timeout)
+        if world.launcher == "local":
+            require_build_of_parent(world.rank, own_build(), os.environ[LOCAL_BUILD])
+        else:
+            require_same_build(store, world.rank, world.world_size, own_build())
         dist.init_process_group(
-            backend, timeout=datetime.timedelta(seconds=timeout_seconds), device_id=device_id, **rendezvous(world)
+            backend,
+            timeout=timeout,
+            device_id=device_id,
+            store=dist.PrefixStore("default_pg", store),  # type: ignore[attr-defined]  # as above
+            rank=world.rank,
+            world_size=world.world_size,
         )
     except (RuntimeError, ValueError, OSError) as error:
         said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
@@ -49,6 +65,17 @@ def init(world: World, device: str, backend: str, timeout_seconds: float) -> Non
             f"({backend}, rank {world.rank} waited up to {timeout_seconds:g} s): {said}",
             "look first at ranks that have failed or are missing; if they only start slowly, raise --fault.timeout",
         ) from error
+
+
+def _meet(world: World, timeout: datetime.timedelta) -> "Store":
+    """The store that all ranks see; as init_process_group would make it."""
+    from torch.distributed.rendezvous import rendezvous
+
+    where = meeting_place(world)
+    store: Store
+    store, _, _ = next(rendezvous(where, world.rank, world.world_size, timeout=timeout))
+    store.set_timeout(timeout)
+    return store
 
 
 def barrier() -> None:

@@ -8,9 +8,10 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from trainer import startup
 from trainer.launch import failure, scratch
 from trainer.launch.cores import usable_cores
-from trainer.launch.detect import LOCAL_FOLDER, LOCAL_PARENT, RESTARTS
+from trainer.launch.detect import LOCAL_BUILD, LOCAL_FOLDER, LOCAL_PARENT, RESTARTS
 from trainer.launch.failure import HOPELESS, Failure
 from trainer.launch.signals import Signals
 from trainer.launch.starting import Starter
@@ -142,6 +143,7 @@ def _environment(rank: int, nproc: int, folder: Path, restarts: int) -> dict[str
         "LOCAL_WORLD_SIZE": str(nproc),
         LOCAL_FOLDER: str(folder),
         LOCAL_PARENT: str(os.getpid()),
+        LOCAL_BUILD: " ".join(startup.identity()),
         RESTARTS: str(restarts),
     }
 

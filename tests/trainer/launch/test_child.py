@@ -70,11 +70,10 @@ def test_torchrun_without_error_files(monkeypatch: pytest.MonkeyPatch) -> None:
     assert child.prints_own_errors(UNDER_TORCHRUN)
 
 
-def test_rendezvous(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_meeting_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINER_LAUNCH_DIR", str(tmp_path))
-    place = {"rank": 1, "world_size": 2}
-    assert child.rendezvous(UNDER_OURS) == {"init_method": f"file://{tmp_path}/rendezvous", **place}
-    assert child.rendezvous(UNDER_TORCHRUN) == {"init_method": "env://", **place}
+    assert child.meeting_place(UNDER_OURS) == f"file://{tmp_path}/rendezvous"
+    assert child.meeting_place(UNDER_TORCHRUN) == "env://"
 
 
 @pytest.mark.parametrize("closed", ["", "sys.stdout.close();", "sys.stdout = None;", "os.close(1);"])

@@ -74,6 +74,7 @@ def test_nccl_on_cpu_is_refused() -> None:
 
 def test_ranks_that_do_not_come_are_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINER_LAUNCH_DIR", str(tmp_path))
+    monkeypatch.setenv("TRAINER_LAUNCH_BUILD", " ")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "lo")
     with pytest.raises(
