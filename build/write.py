@@ -31,6 +31,7 @@ def write(
     *,
     lock: bytes = b"",
     requirements: bytes = b"{}",
+    environment: bytes = b"{}",
     entry: str = ENTRY,
     originals: bool = True,
 ) -> bytes:
@@ -57,6 +58,7 @@ def write(
     archive.add(layout.BUILD_INFORMATION, json.dumps(information, indent=1, sort_keys=True).encode() + b"\n")
     archive.add(layout.LOCK, lock)
     archive.add(layout.REQUIREMENTS, requirements)
+    archive.add(layout.ENVIRONMENT, environment)
     table: layout.FileTable = (
         entry,
         _namespaces(tree),

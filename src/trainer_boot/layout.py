@@ -52,6 +52,7 @@ FOLDER = "_trainer/"
 BUILD_INFORMATION = FOLDER + "build.json"
 LOCK = FOLDER + "uv.lock"
 REQUIREMENTS = FOLDER + "requirements.json"
+ENVIRONMENT = FOLDER + "environment.json"
 ORIGINALS = FOLDER + "originals"
 FILE_TABLE = FOLDER + "files"
 
