@@ -1,9 +1,9 @@
 """What the file carries of the lock to check and to make environments: no more than that, and the same text for the
 same lock.
 
-A variant is an extra of the project that conflicts with another one (`[tool.uv] conflicts`): another build of torch, from
-an index of its own. Other extras may be added to any variant. Of each package there are the files that one of MACHINES
-under Linux can install; the lock's other files, packages and groups stay behind.
+A variant is an extra of the project that conflicts with another one (`[tool.uv] conflicts`): another build of torch,
+from an index of its own. Other extras may be added to any variant. Of each package there are the files that one of
+MACHINES under Linux can install; the lock's other files, packages and groups stay behind.
 """
 
 import hashlib
@@ -29,10 +29,10 @@ Row = list[int | str | None]
 def environment_json(lock: Lock, root: str | None = None) -> bytes:
     """The member of the file that `trainer env` reads.
 
-    `packages`: name, version, kind, index (None: the usual one), files (name, hash, size). `sets`: by variant ("" for
-    none) and extra ("" for none), the packages by number with their markers; those of an extra come on top. `installer`:
-    number of uv, None where it is not locked. `index`: the usual one where the project declares it. `digest`: of what
-    decides an environment. BuildError.
+    `packages`: name, version, kind, index (None: the usual one), files (name, hash, size). `sets`: by variant ("": the
+    usual one) and extra ("" for none), the packages by number with their markers; those of an extra come on top.
+    `installer`: number of uv, None where it is not locked. `index`: the usual one where the project declares it.
+    `digest`: of what decides an environment. BuildError.
     """
     project = lock.root(root)
     usual = resolve(lock, root)

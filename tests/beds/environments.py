@@ -1,5 +1,6 @@
 """Small wheels for a torch that is none, an index of them on this machine, and a file that is locked to them."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -30,6 +31,11 @@ from tests.build_tool.wheel_bed import wheel
 ROOT = Path(__file__).resolve().parent.parent.parent
 # not pure Python, or the file would carry it
 TAG = f"py3-none-manylinux2014_{os.uname().machine}"
+MODULE = """
+__version__ = {version!r}
+def main():
+    print(__file__)
+"""
 PROGRAM = """
 import sys, torch
 print("torch", torch.__version__, sys.prefix, *sys.argv[1:])
@@ -46,7 +52,7 @@ class Wheels:
     def add(self, name: str, version: str, files: int = 3, size: int = 100) -> None:
         """A package of that many modules, with a program."""
         code = "\n" * size
-        contents = {f"{name}/__init__.py": f"__version__ = {version!r}\n".encode()}
+        contents = {f"{name}/__init__.py": MODULE.format(version=version).encode()}
         contents |= {f"{name}/part{number}.py": f"VALUE = {number}\n{code}".encode() for number in range(files)}
         program = f"[console_scripts]\n{name}-tool = {name}:main\n"
         contents[f"{name}-{version}.dist-info/entry_points.txt"] = program.encode()
@@ -71,14 +77,18 @@ class Wheels:
         return lock_bed.write(folder, lock_bed.project(*edges), *packages)
 
     def pages(self, place: Path) -> Path:
-        """The simple index of them: a page for each name."""
-        for name, (version, digest) in self.hashes.items():
-            file = f"{name}-{version}-{TAG}.whl"
-            page = place / name
+        """The simple index of all that were ever added: a page for each name."""
+        for path in self.folder.glob("*.whl"):
+            page = place / path.name.partition("-")[0]
             page.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(self.folder / file, page / file)
-            link = f'<a href="{file.replace("+", "%2B")}#{digest.replace(":", "=")}">{file}</a>'
-            (page / "index.html").write_text(f"<!DOCTYPE html><html><body>{link}</body></html>")
+            shutil.copyfile(path, page / path.name)
+        for page in place.iterdir():
+            links = [
+                f'<a href="{path.name.replace("+", "%2B")}#sha256={hashlib.sha256(path.read_bytes()).hexdigest()}">'
+                f"{path.name}</a><br>"
+                for path in sorted(page.glob("*.whl"))
+            ]
+            (page / "index.html").write_text(f"<!DOCTYPE html><html><body>{''.join(links)}</body></html>")
         return place
 
 
@@ -129,13 +139,14 @@ def served(folder: Path) -> Iterator[str]:
 class Bench:
     """A file, a store and a home of their own; a bare Python that has no torch."""
 
-    def __init__(self, folder: Path, file: Path, index: str | None = None) -> None:
+    def __init__(self, folder: Path, file: Path, index: str | None = None, base: str = sys.executable) -> None:
         self.folder = folder
         self.file = file
         self.store = folder / "store"
-        self.python = str(folder / "bare" / "bin" / "python")
+        bare = folder / f"bare-{Path(base).name}"
+        self.python = str(bare / "bin" / "python")
         if not Path(self.python).exists():
-            subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "bare")], check=True)
+            subprocess.run([base, "-m", "venv", "--without-pip", str(bare)], check=True)
         (folder / "program.py").write_text(PROGRAM)
         self.uv = str(Path(shutil.which(find_uv()) or "").parent)
         self.variables = {

@@ -85,7 +85,7 @@ def test_a_checkout_was_started_from_nothing() -> None:
     assert startup.bundle_path() is None
     assert startup.build_info() is None
     assert startup.requirements() is None
-    assert startup.check_environment() == []
+    assert startup.check_environment() is None
     assert startup.modules() == []
     assert startup.damage() == []
     assert startup.entry_command() == [sys.executable, "-m", "trainer"]

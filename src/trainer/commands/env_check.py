@@ -31,8 +31,9 @@ def run(flags: Mapping[str, str]) -> int:
         print(f"error: {problem.what}", file=sys.stderr)
         print(f"fix: {problem.fix}", file=sys.stderr)
     if fatal:
-        more = f"{len(fatal)} differences from the lock" if len(fatal) > 1 else "one difference from the lock"
-        print(f"{more}; `{sys.executable} {startup.bundle_path()} env create` makes an environment that has none")
+        count = f"{len(fatal)} differences from the lock" if len(fatal) > 1 else "one difference from the lock"
+        command = f"{sys.executable} {startup.bundle_path()} env create" + (" --repair" if verdict.stored else "")
+        print(f"{count}; `{command}` makes an environment that has none")
         return 3
     chosen = f", variant {verdict.variant}" if verdict.variant else ""
     depth = ", every file" if "full" in flags else ""

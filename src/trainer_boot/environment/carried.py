@@ -106,7 +106,7 @@ class Carried:
         return None if self._installer is None else Pin(self._packages[self._installer], [None])
 
     def pins(self, variant: str = "", extras: Iterable[str] = ()) -> list[Pin]:
-        """All that is locked for that, for every platform. Refused (status 2) for a variant or extra that there is not."""
+        """All that is locked for it, on any platform. Refused (status 2) for a variant or extra that is not locked."""
         self._refuse_unknown("variant", variant, [each for each in self.variants if each], variant == "")
         chosen = self._sets[variant]
         markers: dict[int, list[str | None]] = {}

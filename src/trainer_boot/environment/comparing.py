@@ -17,13 +17,17 @@ if TYPE_CHECKING:
 
 
 class Verdict:
-    """`variant` and `extras` that were compared with, `problems` by name, `packages`: how many were looked for."""
+    """`variant` and `extras` that were compared with, `problems` by name, `packages`: how many were looked for,
+    `stored`: is it an environment of a store?"""
 
-    def __init__(self, variant: str, extras: tuple[str, ...], problems: list[Problem], packages: int) -> None:
+    def __init__(
+        self, variant: str, extras: tuple[str, ...], problems: list[Problem], packages: int, stored: bool
+    ) -> None:
         self.variant = variant
         self.extras = extras
         self.problems = problems
         self.packages = packages
+        self.stored = stored
 
     @property
     def fits(self) -> bool:
@@ -65,7 +69,7 @@ def compare(
 
         problems += hashing.compare(wanted, seen, full, sizes_only=sizes_only)
     problems.sort(key=lambda problem: problem.name)
-    return Verdict(best, chosen, problems, len(wanted))
+    return Verdict(best, chosen, problems, len(wanted), made is not None)
 
 
 def _looked_for(pins: list[Pin], bundled: bool) -> list[Pin]:

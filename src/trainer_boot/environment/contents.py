@@ -31,7 +31,7 @@ HEAD = 8192
 
 def look(requirements: Sequence[Requirement], survey: Survey) -> list[Problem]:
     """What is wrong behind the metadata of those that are needed and installed once, by name."""
-    problems = []
+    problems: list[Problem] = []
     for requirement in requirements:
         found = survey.of(str(requirement["name"]))
         if len(found) == 1:

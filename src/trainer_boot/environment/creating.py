@@ -42,9 +42,7 @@ class Order:
         self.variant = variant
         self.extras = tuple(sorted(set(extras)))
         self.name = store_name(carried, variant, self.extras)
-        self.chosen: list[tuple[Pin, File]] = [
-            (pin, wheels.best(pin)) for pin in carried.here(variant, self.extras)
-        ]
+        self.chosen: list[tuple[Pin, File]] = [(pin, wheels.best(pin)) for pin in carried.here(variant, self.extras)]
 
     @property
     def size(self) -> int:
@@ -62,7 +60,9 @@ def create(
         return there, False
     store.make()
     try:
-        with Lock(os.path.join(store.locks, order.name), lambda who: say(f"waiting: {who or 'another process'} makes it")):
+        with Lock(
+            os.path.join(store.locks, order.name), lambda who: say(f"waiting: {who or 'another process'} makes it")
+        ):
             there = store.get(order.name)
             if there is not None and _answers(there) and not (repair and _differs(order, there, say)):
                 return there, False
@@ -127,7 +127,9 @@ def _install(
     cache = uv.cache_arguments(store)
     base = getattr(sys, "_base_executable", "") or sys.executable
     quiet = ["--no-project", "--no-python-downloads", "--quiet", *cache]
-    uv.run(program, ["venv", "--relocatable", "--python", base, *quiet, draft], store, store.environments, None, variables)
+    uv.run(
+        program, ["venv", "--relocatable", "--python", base, *quiet, draft], store, store.environments, None, variables
+    )
     site = site_of(draft)
     for name in UNWANTED:
         if os.path.lexists(os.path.join(site, name)):
@@ -221,7 +223,12 @@ def _answers(stored: Stored) -> bool:
 def _probe(python: str) -> list[str]:
     try:
         done = subprocess.run(
-            [python, "-I", "-c", PROBE], capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL
+            [python, "-I", "-c", PROBE],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return [str(error)]

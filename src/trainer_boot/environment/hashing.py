@@ -45,7 +45,7 @@ def compare(
     problems = []
     for requirement in requirements:
         name = str(requirement["name"])
-        (found, *_) = survey.of(name) or [None]
+        found = next(iter(survey.of(name)), None)
         if found is not None and record_of(found) is None and found.entry.endswith(".dist-info"):
             what = f"{name} {found.version} has no RECORD: its files cannot be compared"
             problems.append(_problem(requirement, found, what))
@@ -62,9 +62,7 @@ def bytes_of(requirements: Sequence[Mapping[str, object]], survey: Survey) -> in
     return sum(size for *_, size in _files(requirements, survey))
 
 
-def _files(
-    requirements: Sequence[Mapping[str, object]], survey: Survey
-) -> Iterator[tuple[Installed, str, str, int]]:
+def _files(requirements: Sequence[Mapping[str, object]], survey: Survey) -> Iterator[tuple[Installed, str, str, int]]:
     """(distribution, path in its folder, hash or "", size)."""
     for requirement in requirements:
         for distribution in survey.of(str(requirement["name"])):

@@ -21,7 +21,12 @@ FORMAT = 1
 
 
 def pack(
-    carried: Carried, folder: str, say: Say, variant: str = "", extras: Sequence[str] = (), target: wheels.Target | None = None
+    carried: Carried,
+    folder: str,
+    say: Say,
+    variant: str = "",
+    extras: Sequence[str] = (),
+    target: wheels.Target | None = None,
 ) -> dict[str, object]:
     """Fills the folder with what `create` needs, uv included, and writes which files with which hashes. What is there
     already is kept if it is right: the same command goes on. Refused."""
@@ -72,9 +77,7 @@ def open_pack(folder: str, chosen: Sequence[tuple[Pin, File]]) -> None:
         wheels.require_hash(os.path.join(folder, file.name), file)
 
 
-def _chosen(
-    carried: Carried, variant: str, extras: Sequence[str], target: wheels.Target
-) -> list[tuple[Pin, File]]:
+def _chosen(carried: Carried, variant: str, extras: Sequence[str], target: wheels.Target) -> list[tuple[Pin, File]]:
     pins = carried.here(variant, extras, target.markers())
     chosen = [(pin, wheels.best(pin, target)) for pin in pins]
     if carried.installer is not None:

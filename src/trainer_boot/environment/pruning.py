@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from trainer_boot.environment.store import Stored
 
 
-
 class Outcome:
     """`dropped`: numbers of generations; `removed`: (name, bytes freed); `kept`: (name, why)."""
 
@@ -149,7 +148,9 @@ def _frees(folder: str) -> int:
 
 def find(store: Store, text: str) -> Stored:
     """The environment whose name begins so. Refused (status 2) where there is none, or several."""
-    found = [name for name in store.names() if name == text] or [name for name in store.names() if name.startswith(text)]
+    found = [name for name in store.names() if name == text] or [
+        name for name in store.names() if name.startswith(text)
+    ]
     if len(found) != 1:
         what = f"{len(found)} environments begin with {text!r}" if found else f"there is no environment {text!r}"
         raise Refused(f"{what} in {store.place}", "`env list` shows all", 2)

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from functools import partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1
 KEPT = 1 << 16
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE_SECONDS = 5.0
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
 # variables that would make an installer choose or place something else than what is locked
@@ -46,6 +48,8 @@ def run(command: Sequence[str], folder: str, variables: Mapping[str, str], say: 
     """
     terminal = say is not None and sys.stderr.isatty()
     ours, theirs = os.openpty() if terminal else os.pipe()
+    # a handler that raises among what Python does at a fork would be ignored there, and the signal lost
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
         process = subprocess.Popen(
             command,
@@ -54,15 +58,17 @@ def run(command: Sequence[str], folder: str, variables: Mapping[str, str], say: 
             stdin=subprocess.DEVNULL,
             stdout=theirs,
             stderr=theirs,
-            preexec_fn=_before,
+            preexec_fn=partial(_before, held),
         )
     except BaseException:
         os.close(ours)
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
         raise
     finally:
         os.close(theirs)
     kept = b""
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
         with open(ours, "rb", buffering=0) as stream:
             rest = b""
             for piece in _pieces(stream.fileno()):
@@ -95,6 +101,7 @@ def _pieces(descriptor: int) -> Iterator[bytes]:
         yield piece
 
 
-def _before() -> None:
+def _before(held: set[signal.Signals]) -> None:
     """In the child: dies with its parent, even one that was killed."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, held)
     _end_with_parent(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)

@@ -1,6 +1,6 @@
 """Where environments are kept: one folder for many of them, shared by jobs and users.
 
-    environments/NAME/         a whole environment; one that is being made or thrown away has a name that begins with a dot
+    environments/NAME/         a whole environment; one that is being made or thrown away has a dot before its name
     profiles/NAME -> NAME-N    the current generation; profiles/NAME-N -> ../environments/NAME
     tools/                     uv, where none was there
     locks/                     one a name: who makes that environment

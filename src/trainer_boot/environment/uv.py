@@ -110,9 +110,7 @@ def _read_only(folder: str) -> bool:
     return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
 
 
-def run(
-    program: str, words: list[str], store: Store, folder: str, say: Say | None, variables: dict[str, str]
-) -> None:
+def run(program: str, words: list[str], store: Store, folder: str, say: Say | None, variables: dict[str, str]) -> None:
     """Runs a command of uv in `folder`. Refused with the cause, as far as its words tell it."""
     status, text = running.run([program, *words], folder, variables, say)
     if status:

@@ -164,7 +164,9 @@ def told(text: str, program: str, place: str) -> Refused:
         )
     if cause == "absent":
         what = f"a locked package is not to be had: {_line(text, 'no ') or said}"
-        return Refused(what, "name an index that has it (UV_DEFAULT_INDEX, PIP_INDEX_URL), or a folder: --from FOLDER", 1)
+        return Refused(
+            what, "name an index that has it (UV_DEFAULT_INDEX, PIP_INDEX_URL), or a folder: --from FOLDER", 1
+        )
     return Refused(f"{program} failed: {said}", "what it said is above; mend that and give the same command again", 1)
 
 
@@ -197,7 +199,9 @@ def _is_source(file: File) -> bool:
     return not file.name.endswith(".whl")
 
 
-def _download(pip: list[str], batch: Sequence[tuple[Pin, File]], folder: str, index: str | None, target: Target | None) -> None:
+def _download(
+    pip: list[str], batch: Sequence[tuple[Pin, File]], folder: str, index: str | None, target: Target | None
+) -> None:
     list_of = os.path.join(folder, "requirements.txt")
     with open(list_of, "w", encoding="utf-8") as file:
         file.write(requirement_lines(batch, every_file=False))
