@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from packaging.markers import InvalidMarker, Marker
 from packaging.utils import canonicalize_name
@@ -230,6 +231,8 @@ def _source(value: str | dict[str, str]) -> Source:
 def _artifact(table: dict[str, Any]) -> Artifact:
     place = table.get("filename") or table.get("url") or table["path"]
     filename = str(place).split("#")[0].split("?")[0].replace("\\", "/").rsplit("/", 1)[-1]
+    if "url" in table:
+        filename = unquote(filename)  # the + before a build's label
     return Artifact(filename, table.get("hash"), table.get("size"))
 
 

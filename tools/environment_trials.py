@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ class Broken(AssertionError):
 class Place:
     """Two files of two locks, an index of their wheels."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, real_uv: bool = True) -> None:
         self.folder = folder
         self.wheels = environments.Wheels(folder / "wheels")
         self.older, self.newer = folder / "older.pyz", folder / "newer.pyz"
@@ -44,7 +44,7 @@ class Place:
             if file is self.older:
                 self.wheels.add("numpy", "2.4.6", files=20)
                 self.wheels.add("helper", "1.0")
-                self.wheels.add_uv("0.13.9")
+                self.wheels.add_uv("0.13.9", real_uv)
             self.wheels.pages(folder / "index")
             environments.pyz(self.wheels.lock(folder / f"lock-{version}"), file)
 
@@ -139,8 +139,17 @@ def together(place: Place, address: str, processes: int) -> Result:
 
 def full(place: Place, address: str) -> Result:
     """File systems of growing size, each full at another moment; then there is room."""
+    return _full(place, address, FULL_KIB)
+
+
+def nearly_full(place: Place, address: str) -> Result:
+    """A slice of that."""
+    return _full(place, address, FULL_KIB[2::5])
+
+
+def _full(place: Place, address: str, sizes: Sequence[int]) -> Result:
     found = {}
-    for size in FULL_KIB:
+    for size in sizes:
         bench = place.bench(f"full-{size}", place.newer, address)
         bench.store.mkdir(parents=True)
         mount = ["mount", "-t", "tmpfs", "-o", f"mode=755,size={max(size, 4)}k", "store", str(bench.store)]
@@ -244,7 +253,8 @@ def without_network(place: Place, address: str) -> Result:
 
     def run(*words: str) -> "subprocess.CompletedProcess[str]":
         command = [*alone, *bench.command("env", "create", "--no-snapshot", *words)]
-        return subprocess.run(command, env=bench.variables, capture_output=True, text=True, check=False)
+        variables = {**bench.variables, "PIP_RETRIES": "1"}
+        return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
 
     refused = _refusal(run(), "env pack")
     done = run("--from", str(place.folder / "packed"))
@@ -279,13 +289,14 @@ def interrupted(place: Place, address: str) -> Result:
 
 TRIALS: dict[str, Callable[[Place, str], Result]] = {
     "full": full,
+    "nearly-full": nearly_full,
     "read-only": read_only,
     "another-user": another_user,
     "without-uv": without_uv,
     "without-network": without_network,
     "interrupted": interrupted,
 }
-MOUNTING = ("full", "read-only")
+MOUNTING = ("full", "nearly-full", "read-only")
 
 
 def apart(name: str, folder: Path, address: str) -> Result:

@@ -58,9 +58,10 @@ class Wheels:
         contents[f"{name}-{version}.dist-info/entry_points.txt"] = program.encode()
         self.hashes[name] = (version, wheel(self.folder, name, version, contents, TAG))
 
-    def add_uv(self, version: str) -> None:
-        """uv itself, as its wheel has it."""
-        program = Path(shutil.which(find_uv()) or "").read_bytes()
+    def add_uv(self, version: str, real: bool = True) -> None:
+        """uv itself, as its wheel has it; or a program that starts it, which is smaller."""
+        place = Path(shutil.which(find_uv()) or "")
+        program = place.read_bytes() if real else f'#!/bin/sh\nexec "{place}" "$@"\n'.encode()
         digest = wheel(self.folder, "uv", version, {f"uv-{version}.data/scripts/uv": program}, TAG)
         self.hashes["uv"] = (version, digest)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -178,9 +179,11 @@ def _line(text: str, word: str) -> str:
 
 
 def _network_line(text: str) -> str:
-    words = next(words for name, words in CAUSES if name == "network")
-    lines = [line.strip(" ×╰─▶├│") for line in text.splitlines()]
-    return next((line for line in reversed(lines) if any(word in line.lower() for word in words)), "no answer")
+    """Where it could not go, or else the system's word for it."""
+    lines = [line.strip(" ×╰─▶├│").removeprefix("cause: ") for line in text.splitlines()]
+    place = next((line for line in lines if line.lower().startswith("failed to fetch")), "")
+    cause = re.findall(r"\[Errno -?\d+\] [^'\"\n]+|dns error[^\n]*|[^\n:]*\(os error \d+\)|[^\n]*timed out[^\n]*", text)
+    return ", ".join(part.strip() for part in (place, cause[-1] if cause else "") if part) or "no answer"
 
 
 def _is_whole(folder: str, file: File) -> bool:
