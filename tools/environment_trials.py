@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -86,37 +87,45 @@ def made_again(bench: Bench) -> None:
 def killed(place: Place, address: str, moments: int, seed: int) -> Result:
     """SIGKILL to the whole process group, at random moments; an older generation is there and goes on running."""
     draw = random.Random(seed)
-    began = time.perf_counter()
-    bench = place.bench("undisturbed", place.newer, address)
-    bench.create()
-    alone = time.perf_counter() - began
     older = place.bench("killed", place.older, address)
     older.create()
     bench = place.bench("killed", place.newer, address)
+    bench.create()  # fills uv's cache
+    _forget(bench, "2.15.0")
+    began = time.perf_counter()
+    bench.create()
+    alone = time.perf_counter() - began
     found: list[Result] = []
-    for _ in range(moments):
+    too_late = 0
+    while len(found) < moments:
         _forget(bench, "2.15.0")
-        moment = draw.uniform(0, 1.1 * alone)
-        process = subprocess.Popen(
-            bench.command("env", "create", "--no-snapshot"), env=bench.variables, cwd=bench.folder,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        time.sleep(moment)
-        ended = process.poll() is not None
-        if not ended:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        moment = draw.uniform(0, alone)
+        with tempfile.TemporaryFile("w+") as told:
+            process = subprocess.Popen(
+                bench.command("env", "create", "--no-snapshot"), env=bench.variables, cwd=bench.folder,
+                stdout=subprocess.DEVNULL, stderr=told, start_new_session=True,
+            )  # fmt: skip
+            time.sleep(moment)
+            ended = process.poll() is not None
+            if not ended:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            told.seek(0)
+            last = (told.read().splitlines() or ["] not begun"])[-1].partition("] ")[2]
         drafts = _hidden(bench)
         state = whole(bench)
         before = older.train()
         if "torch 2.14.0" not in before.stdout:
             raise Broken(f"the older generation: {before.stdout} {before.stderr}")
         made_again(bench)
-        found.append({"after_s": round(moment, 3), "ended": ended, "then": state, "drafts_left": len(drafts)})
+        if ended:
+            too_late += 1
+        else:
+            found.append({"after_s": round(moment, 3), "during": last, "then": state, "drafts_left": len(drafts)})
     rolled = bench.env("rollback")
     if "torch 2.14.0" not in older.train().stdout or "torch 2.15.0" not in bench.train().stdout:
         raise Broken("after rollback")
-    return {"alone_s": round(alone, 3), "moments": found, "rolled_back_to": rolled["generation"]}
+    return {"alone_s": round(alone, 3), "moments": found, "too_late": too_late, "rolled_back_to": rolled["generation"]}
 
 
 def together(place: Place, address: str, processes: int) -> Result:

@@ -34,6 +34,8 @@ def run(flags: Mapping[str, str]) -> int:
         count = f"{len(fatal)} differences from the lock" if len(fatal) > 1 else "one difference from the lock"
         command = f"{sys.executable} {startup.bundle_path()} env create" + (" --repair" if verdict.stored else "")
         print(f"{count}; `{command}` makes an environment that has none")
+        if any(problem.name == "torch" and problem.installed is None for problem in fatal):
+            _tell_where_it_goes_on()
         return 3
     chosen = f", variant {verdict.variant}" if verdict.variant else ""
     depth = ", every file" if "full" in flags else ""
@@ -45,6 +47,13 @@ def extras_of(flags: Mapping[str, str]) -> list[str] | None:
     """The names in --extra; None where it is not given."""
     text = flags.get("extra")
     return None if text is None else [name for name in text.replace(",", " ").split() if name]
+
+
+def _tell_where_it_goes_on() -> None:
+    keeper = startup.keeper(None)
+    stored = None if keeper is None else keeper.store.fitting(keeper.carried)
+    if stored is not None:
+        print(f"what needs torch goes on in {stored.path}")
 
 
 def _print_json(verdict: "Verdict | None", full: bool) -> None:

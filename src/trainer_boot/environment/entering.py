@@ -40,4 +40,9 @@ def enter(carried: Carried, lacking: str) -> None:
         if stream is not None:
             stream.flush()
     environ = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "__PYVENV_LAUNCHER__")}
-    os.execve(stored.python, [stored.python, *sys.orig_argv[1:]], environ)
+    try:
+        os.execve(stored.python, [stored.python, *sys.orig_argv[1:]], environ)
+    except OSError as error:
+        raise Refused(
+            f"{stored.python} does not start: {error.strerror}", "make it again: env create --repair"
+        ) from None

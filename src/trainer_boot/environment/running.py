@@ -12,7 +12,7 @@ from functools import partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     Say = Callable[[str], None]
 
@@ -101,7 +101,7 @@ def _pieces(descriptor: int) -> Iterator[bytes]:
         yield piece
 
 
-def _before(held: set[signal.Signals]) -> None:
+def _before(held: Iterable[int]) -> None:
     """In the child: dies with its parent, even one that was killed."""
     signal.pthread_sigmask(signal.SIG_SETMASK, held)
     _end_with_parent(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)

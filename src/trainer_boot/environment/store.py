@@ -15,7 +15,7 @@ import json
 import os
 import stat
 
-from trainer_boot.environment.carried import prefix, store_name
+from trainer_boot.environment.carried import platform_tag, prefix, store_name
 from trainer_boot.environment.refused import Refused
 
 TYPE_CHECKING = False
@@ -109,7 +109,8 @@ class Store:
         from trainer_boot.environment.profile import Profile
 
         current = Profile(self).current()
-        if current is not None and current.environment.startswith(prefix(carried)):
+        here = f"-{platform_tag()}"
+        if current is not None and current.environment.startswith(prefix(carried)) and here in current.environment:
             stored = self.get(current.environment)
             if stored is not None and stored.runs():
                 return stored

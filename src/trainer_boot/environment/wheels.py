@@ -164,9 +164,11 @@ def told(text: str, program: str, place: str) -> Refused:
             1,
         )
     if cause == "absent":
-        what = f"a locked package is not to be had: {_line(text, 'no ') or said}"
         return Refused(
-            what, "name an index that has it (UV_DEFAULT_INDEX, PIP_INDEX_URL), or a folder: --from FOLDER", 1
+            f"a locked package is not to be had: {_line(text, 'no ') or said}",
+            "check the network, name an index that has it (UV_DEFAULT_INDEX, PIP_INDEX_URL), or a folder made by `env "
+            "pack FOLDER`: --from FOLDER",
+            1,
         )
     return Refused(f"{program} failed: {said}", "what it said is above; mend that and give the same command again", 1)
 
