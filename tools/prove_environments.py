@@ -3,10 +3,11 @@
 With small wheels from an index on this machine: `env create` killed (SIGKILL to its process group) at random moments
 while an older generation is there, several at once, on file systems that run full, on a store that can't be written or
 that others could have written, interrupted, without uv on PATH, without network. With --real the built file: its own
-lock, torch and all, from the package index of this machine; times of create, check, use.
+lock, torch and all, from the package index of this machine; times of create, check, use. Each part is written as it
+ends, beside what the file has of the others.
 
     uv run python -m tools.prove_environments                 20 moments, updates docs/proofs/environments.json
-    uv run python -m tools.prove_environments --real          the real thing too
+    uv run python -m tools.prove_environments --real made     the real thing; --real offline: packed, and made from that
     uv run python -m tools.prove_environments --moments 3 --no-json
 """
 
@@ -22,7 +23,7 @@ from typing import Any
 
 from tests.beds import environments
 from tools import environment_trials as trials
-from tools.proof import ROOT, need_pyz, write
+from tools.proof import ROOT, need_pyz, small_text, write
 from tools.proof import parser as proof_parser
 
 RESULT = ROOT / "docs" / "proofs" / "environments.json"
@@ -38,8 +39,7 @@ def main() -> int:
         default=",".join(["killed", "together", *(name for name in trials.TRIALS if name != "nearly-full")]),
         help="which, by commas",
     )
-    parser.add_argument("--real", action="store_true", help="the built file's own lock too: gigabytes, minutes")
-    parser.add_argument("--real-only", action="store_true", help="nothing but that")
+    parser.add_argument("--real", default="", metavar="PARTS", help="made,offline: the built file's own lock instead")
     parser.add_argument("--inside", help="(the tool's own: one trial, in a namespace)")
     parser.add_argument("--folder", type=Path, help="(the tool's own) a folder to work in; kept")
     parser.add_argument("--address", default="", help="(the tool's own)")
@@ -53,10 +53,13 @@ def main() -> int:
     found: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.exists() and not options.no_json else {}
     with tempfile.TemporaryDirectory(prefix="prove-environments-", dir=options.folder) as name:
         Path(name).chmod(0o755)
-        if not options.real_only:
+        if options.real:
+            real = found.setdefault("real", {})
+            for part in options.real.split(","):
+                real[part] = REAL[part](_bench(Path(name), need_pyz(options.pyz)), Path(name))
+                print(json.dumps(real[part], indent=1), flush=True)
+        else:
             found["small_wheels"] = _small(Path(name), options)
-        if options.real or options.real_only:
-            found["real"] = _real(Path(name), need_pyz(options.pyz))
     for key in ("commit", "python", "torch", "cores"):
         found.pop(key, None)
     write("environments", found, options)
@@ -89,14 +92,19 @@ def _small(folder: Path, options: Any) -> dict[str, Any]:
     return found
 
 
-def _real(folder: Path, pyz: Path) -> dict[str, Any]:
-    """The built file's own environment."""
+def _bench(folder: Path, pyz: Path) -> environments.Bench:
+    """The built file, and the package index that this machine has."""
     bench = environments.Bench(folder, pyz)
     bench.variables |= {name: os.environ[name] for name in os.environ if name.startswith(("UV_", "SSL_", "PIP_"))}
     bench.variables |= {"HOME": str(Path.home()), "TRAINER_SNAPSHOT_DIR": str(folder / "snapshots")}
     del bench.variables["UV_CACHE_DIR"]
-    found: dict[str, Any] = {"bytes_of_the_file": pyz.stat().st_size}
-    found["killed"] = _killed_once(bench)
+    return bench
+
+
+def _made(bench: environments.Bench, folder: Path) -> dict[str, Any]:
+    """Killed once, made, checked, trained in."""
+    pyz = bench.file
+    found: dict[str, Any] = {"bytes_of_the_file": pyz.stat().st_size, "killed": _killed_once(bench)}
     began = time.perf_counter()
     made = bench.env("create")
     found["create_s"] = round(time.perf_counter() - began, 1)
@@ -113,15 +121,15 @@ def _real(folder: Path, pyz: Path) -> dict[str, Any]:
     name = Path(made["path"]).name
     found["use_ms"] = _median(bench.command("env", "use", name), bench.variables)
     words = ["train", "--run.steps", "2", "--data.sequence", "32", "--model.width", "32", "--model.layers", "1"]
+    text = str(small_text(folder, 30_000))
     words += ["--run.folder", str(folder / "run"), "--eval.sample_tokens", "2", "--nproc", "1"]
+    words += ["--data.text", text, "--data.validation", text]
     began = time.perf_counter()
     trained = bench.run(*words)
     if trained.returncode:
         raise trials.Broken(trained.stderr)
     found["train_from_a_bare_python_s"] = round(time.perf_counter() - began, 1)
     found["entering_ms"] = _entering(bench, made["path"])
-    found["without_network"] = _offline(bench, folder)
-    print(json.dumps(found, indent=1), flush=True)
     return found
 
 
@@ -174,6 +182,9 @@ def _offline(bench: environments.Bench, folder: Path) -> dict[str, Any]:
         "mebibytes": size >> 20,
         "create_s": round(time.perf_counter() - began, 1),
     }
+
+
+REAL = {"made": _made, "offline": _offline}
 
 
 def _median(command: list[str], variables: dict[str, str], folder: Path | None = None) -> float:

@@ -45,8 +45,9 @@ print("torch", torch.__version__, sys.prefix, *sys.argv[1:])
 class Wheels:
     """Wheels in a folder, and a lock of them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tag: str = TAG) -> None:
         self.folder = folder
+        self.tag = tag
         self.hashes: dict[str, tuple[str, str]] = {}
 
     def add(self, name: str, version: str, files: int = 3, size: int = 100) -> None:
@@ -56,20 +57,20 @@ class Wheels:
         contents |= {f"{name}/part{number}.py": f"VALUE = {number}\n{code}".encode() for number in range(files)}
         program = f"[console_scripts]\n{name}-tool = {name}:main\n"
         contents[f"{name}-{version}.dist-info/entry_points.txt"] = program.encode()
-        self.hashes[name] = (version, wheel(self.folder, name, version, contents, TAG))
+        self.hashes[name] = (version, wheel(self.folder, name, version, contents, self.tag))
 
     def add_uv(self, version: str, real: bool = True) -> None:
         """uv itself, as its wheel has it; or a program that starts it, which is smaller."""
         place = Path(shutil.which(find_uv()) or "")
         program = place.read_bytes() if real else f'#!/bin/sh\nexec "{place}" "$@"\n'.encode()
-        digest = wheel(self.folder, "uv", version, {f"uv-{version}.data/scripts/uv": program}, TAG)
+        digest = wheel(self.folder, "uv", version, {f"uv-{version}.data/scripts/uv": program}, self.tag)
         self.hashes["uv"] = (version, digest)
 
     def lock(self, folder: Path) -> Path:
         """A uv.lock in which the project needs all of them but uv."""
         packages = []
         for name, (version, digest) in self.hashes.items():
-            file = f"{name}-{version}-{TAG}.whl"
+            file = f"{name}-{version}-{self.tag}.whl"
             size = (self.folder / file).stat().st_size
             line = f'    {{ url = "https://files.example/{file}", hash = "{digest}", size = {size} }},'
             packages.append(lock_bed.package(name, version, line))

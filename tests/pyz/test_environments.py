@@ -240,6 +240,24 @@ explicit = true
     assert "torch 2.15.0 " in bench.train().stdout
 
 
+def test_packed_for_another_machine_and_python(tmp_path: Path) -> None:
+    other = "aarch64" if os.uname().machine == "x86_64" else "x86_64"
+    wheels = environments.Wheels(tmp_path / "wheels", f"cp312-cp312-manylinux_2_28_{other}")
+    wheels.add("torch", "2.15.0")
+    wheels.add_uv("0.13.9", real=False)
+    file = environments.pyz(wheels.lock(tmp_path), tmp_path / "trainer.pyz")
+    with environments.served(wheels.pages(tmp_path / "index")) as address:
+        bench = Bench(tmp_path, file, address)
+        packed = bench.env("pack", str(tmp_path / "packed"), "--python", "3.12", "--machine", other)
+    assert (packed["python"], packed["machine"], len(packed["files"])) == ("3.12", other, 2)
+    files = {path.name for path in (tmp_path / "packed").iterdir()}
+    assert files == {"manifest.json", *(each["name"] for each in packed["files"])}
+    what, _ = refusal(bench.run("env", "create", "--from", str(tmp_path / "packed")))
+    assert "the lock does not cover Python" in what
+    what, _ = refusal(bench.run("env", "pack", str(tmp_path / "packed"), "--python", "three"))
+    assert "is no version" in what
+
+
 def test_the_trials_of_the_proof(place: trials.Place, address: str) -> None:
     """A slice of `tools/prove_environments.py`."""
     moments = trials.killed(place, address, 2, 7)["moments"]
