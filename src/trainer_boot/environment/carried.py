@@ -6,6 +6,7 @@ import json
 import os
 import sys
 
+from trainer_boot.environment import markers
 from trainer_boot.environment.refused import Refused
 
 TYPE_CHECKING = False
@@ -44,11 +45,7 @@ class Pin:
 
     def applies(self, marker_environment: dict[str, str]) -> bool:
         """Whether it is needed there."""
-        if None in self.markers:
-            return True
-        from packaging.markers import Marker
-
-        return any(Marker(str(marker)).evaluate(marker_environment) for marker in self.markers)
+        return any(markers.holds(marker, marker_environment) for marker in self.markers)
 
     def requirement(self) -> dict[str, object]:
         """As `checking.check` has it; that it is needed is decided already."""
@@ -109,31 +106,28 @@ class Carried:
         """All that is locked for it, on any platform. Refused (status 2) for a variant or extra that is not locked."""
         self._refuse_unknown("variant", variant, [each for each in self.variants if each], variant == "")
         chosen = self._sets[variant]
-        markers: dict[int, list[str | None]] = {}
+        conditions: dict[int, list[str | None]] = {}
         for extra in ("", *extras):
             self._refuse_unknown("extra", extra, self.extras, extra == "")
             for number, marker in chosen[extra]:
-                markers.setdefault(number, []).append(marker)
-        return [Pin(self._packages[number], wanted) for number, wanted in markers.items()]
+                conditions.setdefault(number, []).append(marker)
+        return [Pin(self._packages[number], wanted) for number, wanted in conditions.items()]
 
     def here(self, variant: str = "", extras: Iterable[str] = (), target: dict[str, str] | None = None) -> list[Pin]:
         """What this interpreter, or one with other marker values, needs of it. Refused where the lock is for others."""
-        environment = marker_environment(target)
+        environment = {**markers.values_here(), **(target or {})}
         self.require_covered(environment)
         return [pin for pin in self.pins(variant, extras) if pin.applies(environment)]
 
     def require_covered(self, environment: dict[str, str]) -> None:
         """Refused for a Python or a platform that was not locked."""
-        from packaging.markers import Marker
-        from packaging.specifiers import SpecifierSet
-
         python = environment["python_full_version"]
-        if not SpecifierSet(self.requires_python).contains(python, prereleases=True):
+        if not markers.allows(self.requires_python, python):
             raise Refused(
                 f"this file is locked for Python {self.requires_python}; {sys.executable} is Python {python}",
                 f"start it with a Python {self.requires_python}",
             )
-        if self._supported and not any(Marker(marker).evaluate(environment) for marker in self._supported):
+        if self._supported and not any(markers.holds(marker, environment) for marker in self._supported):
             raise Refused(
                 f"the lock does not cover {environment['sys_platform']} on {environment['platform_machine']}",
                 f"it is for: {'; '.join(self._supported)}",
@@ -142,13 +136,6 @@ class Carried:
     def _refuse_unknown(self, what: str, name: str, known: list[str], fine: bool) -> None:
         if not fine and name not in known:
             raise Refused(f"there is no {what} {name!r} in the lock", f"it has: {', '.join(known) or 'none'}", 2)
-
-
-def marker_environment(target: dict[str, str] | None = None) -> dict[str, str]:
-    """The values of markers here, with those of `target` in their place."""
-    from packaging.markers import default_environment
-
-    return {**{key: str(value) for key, value in default_environment().items()}, **(target or {})}
 
 
 def interpreter_tag(version: tuple[int, int] | None = None) -> str:

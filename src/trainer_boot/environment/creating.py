@@ -100,7 +100,7 @@ def _make(order: Order, store: Store, say: Say, wheelhouse: str | None) -> Store
         say(f"installing {len(order.chosen)} packages, {order.size / (1 << 20):,.0f} MiB of wheels")
         _install(order, store, draft, program, wheelhouse, say, variables)
         say("compiling")
-        _compile(draft, final, variables)
+        _compile(draft, final, variables, say)
         say("comparing with the lock")
         size = _verify(order, draft)
         _sign(order, draft, size)
@@ -164,11 +164,11 @@ def site_of(place: str) -> str:
     return os.path.join(place, "lib", version + ("t" if "t" in sys.abiflags else ""), "site-packages")
 
 
-def _compile(draft: str, final: str, variables: dict[str, str]) -> None:
+def _compile(draft: str, final: str, variables: dict[str, str], say: Say) -> None:
     """Bytecode that names the files where they will be; who may not write there will have it all the same."""
     words = [os.path.join(draft, "bin", "python"), "-I", "-m", "compileall", "-q", "-j", str(_cores())]
     words += ["-s", draft, "-p", final, site_of(draft)]
-    status, text = running.run(words, draft, variables)
+    status, text = running.run(words, draft, variables, beat=say)
     if status and "no space left" in text.lower():  # files that are no Python of this version do not matter
         raise no_room(os.path.dirname(os.path.dirname(draft)))
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
+import time
 from functools import partial
 
 TYPE_CHECKING = False
@@ -20,6 +22,7 @@ PR_SET_PDEATHSIG = 1
 KEPT = 1 << 16
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE_SECONDS = 5.0
+BEAT_SECONDS = 10
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
 # variables that would make an installer choose or place something else than what is locked
 FOREIGN = (
@@ -40,11 +43,13 @@ def environment(**more: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in FOREIGN} | more
 
 
-def run(command: Sequence[str], folder: str, variables: Mapping[str, str], say: Say | None = None) -> tuple[int, str]:
+def run(
+    command: Sequence[str], folder: str, variables: Mapping[str, str], say: Say | None = None, beat: Say | None = None
+) -> tuple[int, str]:
     """Runs it in `folder` to its end; status, and the last of what it printed. OSError where it does not start.
 
-    On a terminal its output is shown as it draws it; elsewhere `say` gets each line, if it is given. Whatever ends this
-    function ends the command, and so does the end of this process.
+    On a terminal its output is shown as it draws it; elsewhere `say` gets each line, if it is given. `beat` is told now
+    and then that it is still at it. Whatever ends this function ends the command, and so does the end of this process.
     """
     terminal = say is not None and sys.stderr.isatty()
     ours, theirs = os.openpty() if terminal else os.pipe()
@@ -71,7 +76,7 @@ def run(command: Sequence[str], folder: str, variables: Mapping[str, str], say: 
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
         with open(ours, "rb", buffering=0) as stream:
             rest = b""
-            for piece in _pieces(stream.fileno()):
+            for piece in _pieces(stream.fileno(), None if terminal else beat):
                 kept = (kept + piece)[-KEPT:]
                 if terminal:
                     os.write(2, piece)
@@ -90,8 +95,14 @@ def run(command: Sequence[str], folder: str, variables: Mapping[str, str], say: 
         raise
 
 
-def _pieces(descriptor: int) -> Iterator[bytes]:
+def _pieces(descriptor: int, beat: Say | None) -> Iterator[bytes]:
+    began = time.monotonic()
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
     while True:
+        while not waiting.poll(BEAT_SECONDS * 1000):
+            if beat is not None:
+                beat(f"still at it, {time.monotonic() - began:.0f} s")
         try:
             piece = os.read(descriptor, 1 << 14)
         except OSError:  # a terminal whose other side is closed

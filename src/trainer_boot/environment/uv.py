@@ -112,6 +112,6 @@ def _read_only(folder: str) -> bool:
 
 def run(program: str, words: list[str], store: Store, folder: str, say: Say | None, variables: dict[str, str]) -> None:
     """Runs a command of uv in `folder`. Refused with the cause, as far as its words tell it."""
-    status, text = running.run([program, *words], folder, variables, say)
+    status, text = running.run([program, *words], folder, variables, say, say)
     if status:
         raise wheels.told(text, "uv", store.place)

@@ -135,7 +135,7 @@ def fetch(
             size = sum(file.size for _, file in batch) / (1 << 20)
             what = f"{batch[0][0].name} {batch[0][0].version}" if len(batch) == 1 else f"{len(batch)} packages"
             say(f"fetching {number}/{len(batches)}: {what}, {size:,.0f} MiB")
-            _download(pip, batch, draft, index, target)
+            _download(pip, batch, draft, say, index, target)
             for _, file in batch:
                 require_hash(os.path.join(draft, file.name), file)
                 os.rename(os.path.join(draft, file.name), os.path.join(folder, file.name))
@@ -205,7 +205,7 @@ def _is_source(file: File) -> bool:
 
 
 def _download(
-    pip: list[str], batch: Sequence[tuple[Pin, File]], folder: str, index: str | None, target: Target | None
+    pip: list[str], batch: Sequence[tuple[Pin, File]], folder: str, say: Say, index: str | None, target: Target | None
 ) -> None:
     list_of = os.path.join(folder, "requirements.txt")
     with open(list_of, "w", encoding="utf-8") as file:
@@ -216,7 +216,7 @@ def _download(
         words += ["--extra-index-url", place]
     if target is not None and not target.native:
         words += _foreign(batch, target)
-    status, text = running.run(words, folder, _variables(index))
+    status, text = running.run(words, folder, _variables(index), beat=say)
     if status:
         raise told(text, "pip", folder)
 
