@@ -6,7 +6,6 @@ import os
 import sys
 import time
 
-from trainer_boot.environment import pruning
 from trainer_boot.environment.refused import Refused
 from trainer_boot.environment.store import Store, read_manifest
 
@@ -31,7 +30,7 @@ def enter(carried: Carried, lacking: str) -> None:
         stored = Store().fitting(carried)
         if stored is None:
             return
-        if pruning.hold(stored) is not None:
+        if stored.hold() is not None:
             break
         time.sleep(0.1)  # it is being thrown away just now
     else:

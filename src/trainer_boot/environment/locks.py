@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import socket
 import time
 
 TYPE_CHECKING = False
@@ -40,7 +39,7 @@ class Lock:
             time.sleep(WAIT_SECONDS)
         try:
             os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+            os.pwrite(self._descriptor, f"process {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
         except OSError:
             pass  # no room: then nobody is told who has it
         return self
@@ -60,3 +59,17 @@ def take(descriptor: int, kind: int) -> bool:
             return False
         raise
     return True
+
+
+def hold(path: str) -> int | None:
+    """Marks the file as in use for as long as the descriptor stays open, here or in what we become by exec. None where
+    it is gone, or was on its way."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        os.set_inheritable(descriptor, True)
+        if take(descriptor, fcntl.LOCK_SH) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
+            return descriptor
+        os.close(descriptor)
+    except OSError:
+        pass
+    return None

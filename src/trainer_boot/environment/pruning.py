@@ -61,21 +61,6 @@ def prune(store: Store, generations: int, keep: Iterable[str] = (), dry: bool = 
     return outcome
 
 
-def hold(stored: Stored) -> int | None:
-    """Marks an environment as in use for as long as the descriptor stays open, here or in what we become by exec. None
-    where it is gone, or was on its way."""
-    path = os.path.join(stored.path, MANIFEST)
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-        os.set_inheritable(descriptor, True)
-        if locks.take(descriptor, fcntl.LOCK_SH) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
-            return descriptor
-        os.close(descriptor)
-    except OSError:
-        pass
-    return None
-
-
 def _why_in_use(stored: Stored, mapped: set[str]) -> str:
     if any(path.startswith(stored.path + "/") for path in mapped):
         return "in use"

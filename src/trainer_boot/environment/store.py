@@ -54,6 +54,12 @@ class Stored:
         """Its interpreter."""
         return os.path.join(self.path, "bin", "python")
 
+    def hold(self) -> int | None:
+        """Marks it as in use, as `locks.hold` has it."""
+        from trainer_boot.environment.locks import hold
+
+        return hold(os.path.join(self.path, MANIFEST))
+
     def runs(self) -> bool:
         """Is the interpreter that it was made with still there?"""
         return os.access(self.python, os.X_OK)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.boot.environment.test_store import stored
 from trainer_boot.environment import locks
-from trainer_boot.environment.pruning import hold, prune
+from trainer_boot.environment.pruning import prune
 from trainer_boot.environment.store import Store
 
 HOLDER = """
@@ -57,14 +57,14 @@ def test_what_is_held_is_kept(tmp_path: Path) -> None:
     stored(store, "old")
     found = store.get("old")
     assert found is not None
-    descriptor = hold(found)
+    descriptor = found.hold()
     assert descriptor is not None
     assert os.get_inheritable(descriptor)
     assert prune(store, 1).kept == [("old", "in use")]
     os.close(descriptor)
     assert [name for name, _ in prune(store, 1, dry=True).removed] == ["old"]
     assert [name for name, _ in prune(store, 1).removed] == ["old"]
-    assert hold(found) is None
+    assert found.hold() is None
     assert list(Path(store.environments).iterdir()) == []
 
 
