@@ -33,7 +33,8 @@ def run(flags: Mapping[str, str]) -> int:
     if fatal:
         count = f"{len(fatal)} differences from the lock" if len(fatal) > 1 else "one difference from the lock"
         command = f"{sys.executable} {startup.bundle_path()} env create" + (" --repair" if verdict.stored else "")
-        print(f"{count}; `{command}` makes an environment that has none")
+        if any(problem.kind != "shadowed" for problem in fatal):
+            print(f"{count}; `{command}` makes an environment that has none")
         if any(problem.name == "torch" and problem.installed is None for problem in fatal):
             _tell_where_it_goes_on()
         return 3

@@ -109,23 +109,24 @@ class Store:
             return []
 
     def fitting(self, carried: Carried) -> Stored | None:
-        """The environment to start this file in: the current generation if it is of this lock, else the usual variant
-        for this Python, else the only one that there is. Refused where several would do, or one that others can write.
+        """The environment to start this file in: the current generation if it is of this lock and this Python, else the
+        usual variant for this Python, else the only one that there is, else the current one with another Python.
+        Refused where several would do, or one that others can write.
         """
         from trainer_boot.environment.profile import Profile
 
-        current = Profile(self).current()
-        here = f"-{platform_tag()}"
-        if current is not None and current.environment.startswith(prefix(carried)) and here in current.environment:
-            stored = self.get(current.environment)
-            if stored is not None and stored.runs():
-                return stored
         usual = store_name(carried)
-        others = [name for name in self.names() if name == usual or name.startswith(usual + "-")]
-        whole = [stored for stored in map(self.get, others) if stored is not None and stored.runs()]
-        if len(whole) > 1 and whole[0].name != usual:
-            names = ", ".join(stored.name for stored in whole)
-            raise Refused(f"several environments of {self.place} fit this file: {names}", "choose one: env use NAME")
+        names = [name for name in self.names() if name == usual or name.startswith(usual + "-")]
+        current = Profile(self).current()
+        chosen = "" if current is None else current.environment
+        if chosen in names:
+            names = [chosen, *names]
+        elif not chosen.startswith(prefix(carried)) or f"-{platform_tag()}" not in chosen:
+            chosen = ""
+        whole = [stored for stored in map(self.get, names or filter(None, [chosen])) if stored and stored.runs()]
+        if len(whole) > 1 and whole[0].name not in (usual, chosen):
+            told = ", ".join(stored.name for stored in whole)
+            raise Refused(f"several environments of {self.place} fit this file: {told}", "choose one: env use NAME")
         return whole[0] if whole else None
 
     def make(self) -> None:

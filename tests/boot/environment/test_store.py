@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer_boot.environment.carried import Carried, platform_tag, store_name
+from trainer_boot.environment.carried import Carried, interpreter_tag, platform_tag, store_name
 from trainer_boot.environment.refused import Refused
 from trainer_boot.environment.store import Store, default_place, read_manifest
 
@@ -82,6 +82,23 @@ def test_which_one_fits(tmp_path: Path) -> None:
     assert found is not None
     assert found.name == f"{usual}-cu130"
     Path(f"{store.profiles}/default").unlink()
+    stored(store, usual)
+    found = store.fitting(carried())
+    assert found is not None
+    assert found.name == usual
+
+
+def test_a_current_one_of_another_python_comes_last(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    usual = store_name(carried())
+    other = usual.replace(interpreter_tag(), "cp399")
+    stored(store, other)
+    Path(store.profiles).mkdir()
+    Path(f"{store.profiles}/default-1").symlink_to(f"../environments/{other}")
+    Path(f"{store.profiles}/default").symlink_to("default-1")
+    found = store.fitting(carried())
+    assert found is not None
+    assert found.name == other
     stored(store, usual)
     found = store.fitting(carried())
     assert found is not None
