@@ -132,6 +132,20 @@ def test_generations_and_prune(bench: Bench, older: Bench) -> None:
     assert "torch 2.15.0" in bench.train().stdout
 
 
+def test_a_private_cache_makes_a_store_that_others_can_read(bench: Bench, tmp_path: Path) -> None:
+    variables = {"UV_CACHE_DIR": str(tmp_path / "cache")}
+    shutil.rmtree(bench.create(umask=0o077, variables=variables)["path"])
+    cached = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    for path in cached:
+        path.chmod(path.stat().st_mode & 0o700)
+    made = bench.create(umask=0o077, variables=variables)
+    assert all(path.stat().st_mode & 0o077 == 0 for path in cached if path.exists())
+    for path in [bench.store / "environments", *Path(made["path"]).rglob("*")]:
+        if not path.is_symlink():
+            wanted = 0o755 if path.is_dir() else 0o444
+            assert path.stat().st_mode & wanted == wanted, path
+
+
 def test_what_a_killed_one_has_left_goes(bench: Bench) -> None:
     process = subprocess.Popen(
         bench.command("env", "create", "--no-snapshot"), env=bench.variables, stdout=subprocess.DEVNULL,

@@ -144,6 +144,8 @@ def _prune(keeper: "Keeper", flags: Flags) -> int:
     for name, size in outcome.removed:
         print(f"{'would remove' if dry else 'removed'}: {name}, {size / MEBIBYTE:,.0f} MiB")
     print(f"{freed / MEBIBYTE:,.0f} MiB {'would be ' if dry else ''}freed")
+    if outcome.elsewhere > MEBIBYTE:
+        print(f"note: {outcome.elsewhere / MEBIBYTE:,.0f} MiB are in uv's cache too, and stay there: `uv cache clean`")
     return 0
 
 

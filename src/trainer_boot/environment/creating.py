@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import sysconfig
@@ -190,7 +191,7 @@ def _verify(order: Order, draft: str) -> int:
     wrong = [problem for problem in verdict.problems if problem.fatal]
     if wrong:
         raise Refused(f"the new environment is not what was locked: {wrong[0].what}", "give the same command again", 1)
-    return bytes_of(draft)
+    return _settle(draft)
 
 
 def _sign(order: Order, draft: str, size: int) -> None:
@@ -249,16 +250,23 @@ def _differs(order: Order, stored: Stored, say: Say) -> bool:
     return not verdict.fits
 
 
-def bytes_of(folder: str) -> int:
-    """What it takes on the disk, a file with two names in it once."""
+def _settle(draft: str) -> int:
+    """Makes all of it readable for whoever may enter the store; its bytes, a file with two names in it once."""
     seen: set[tuple[int, int]] = set()
     total = 0
-    for place, _, names in os.walk(folder):
+    for place, _, names in os.walk(draft):
+        os.chmod(place, 0o755)
         for name in names:
-            status = os.lstat(os.path.join(place, name))
+            path = os.path.join(place, name)
+            status = os.lstat(path)
             if (status.st_dev, status.st_ino) not in seen:
                 seen.add((status.st_dev, status.st_ino))
                 total += status.st_blocks * 512
+            if stat.S_ISREG(status.st_mode) and status.st_mode & 0o444 != 0o444:
+                # its other name may be in an installer's cache that somebody wants to be private
+                shutil.copy2(path, path + ".readable")
+                os.chmod(path + ".readable", status.st_mode & 0o755 | 0o444)
+                os.rename(path + ".readable", path)
     return total
 
 

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 
 class Outcome:
-    """`dropped`: numbers of generations; `removed`: (name, bytes freed); `kept`: (name, why)."""
+    """`dropped`: numbers of generations; `removed`: (name, bytes freed); `kept`: (name, why); `elsewhere`: bytes that
+    have another name, as in an installer's cache, and stay."""
 
     def __init__(self) -> None:
         self.dropped: list[int] = []
         self.removed: list[tuple[str, int]] = []
         self.kept: list[tuple[str, str]] = []
+        self.elsewhere = 0
 
 
 def prune(store: Store, generations: int, keep: Iterable[str] = (), dry: bool = False) -> Outcome:
@@ -54,6 +56,7 @@ def prune(store: Store, generations: int, keep: Iterable[str] = (), dry: bool = 
         freed = _frees(stored.path)
         if dry or _remove(store, stored):
             outcome.removed.append((stored.name, freed))
+            outcome.elsewhere += max(0, stored.manifest.size - freed)
         else:
             outcome.kept.append((stored.name, "in use"))
     if not dry:

@@ -132,8 +132,12 @@ class Store:
     def make(self) -> None:
         """Makes the folders. Refused where this user may not or there is no room."""
         try:
-            for folder in (self.place, self.environments, self.profiles, self.tools, self.locks):
-                os.makedirs(folder, mode=0o755, exist_ok=True)
+            before = os.umask(0o022)
+            try:
+                for folder in (self.place, self.environments, self.profiles, self.tools, self.locks):
+                    os.makedirs(folder, mode=0o755, exist_ok=True)
+            finally:
+                os.umask(before)
         except OSError as error:
             raise unwritable(self.place, error) from None
         for folder in (self.place, self.environments):
