@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from build.cache import Cache
+from build.carried import environment_json
 from build.collect import collect
 from build.compile import compile_code
 from build.errors import BuildError
@@ -84,6 +85,7 @@ def build(options: argparse.Namespace) -> None:
                 lock=(ROOT / "uv.lock").read_bytes(),
                 requirements=resolution.requirements_json().encode(),
                 bill=bill_of_materials(tree, lock, resolution, known),
+                environment=environment_json(lock),
                 originals=originals,
             )
             draft.fill(data)

@@ -2,11 +2,12 @@
 
 import hashlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from packaging.markers import InvalidMarker, Marker
 from packaging.utils import canonicalize_name
@@ -88,6 +89,12 @@ class Lock:
     """SHA-256 (hex) of its bytes."""
     requires_python: str
     packages: tuple[Package, ...]
+    conflicting: frozenset[tuple[str, str]] = frozenset()
+    """(package, extra) of the extras that may not be chosen together with another one."""
+    supported: tuple[str, ...] = ()
+    """Markers of which one has to hold where the lock is used; none: it holds everywhere."""
+    declared_index: str | None = None
+    """The usual registry, where the project beside the lock declares it; None: the installer's own."""
 
     @cached_property
     def _by_name(self) -> dict[str, list[Package]]:
@@ -147,11 +154,33 @@ def read_lock(path: Path) -> Lock:
         packages = tuple(_package(each) for each in table.get("package", table.get("distribution", [])))
     except (KeyError, TypeError, AttributeError, InvalidMarker) as error:
         raise BuildError(f"{path} is not laid out as expected: {error!r}", RELOCK) from None
-    lock = Lock(hashlib.sha256(content).hexdigest(), table.get("requires-python", ""), packages)
+    lock = Lock(
+        hashlib.sha256(content).hexdigest(),
+        table.get("requires-python", ""),
+        packages,
+        frozenset(_conflicting(table)),
+        tuple(table.get("supported-markers", ())),
+        _declared_index(path.with_name("pyproject.toml")),
+    )
     for package in packages:
         for edge in (*package.dependencies, *(edge for edges in package.extras.values() for edge in edges)):
             lock.find(edge)
     return lock
+
+
+def _conflicting(table: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for alternatives in table.get("conflicts", []):
+        for each in alternatives:
+            if "extra" in each:
+                yield canonicalize_name(each["package"]), canonicalize_name(each["extra"])
+
+
+def _declared_index(pyproject: Path) -> str | None:
+    try:
+        settings = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("tool", {}).get("uv", {})
+    except OSError:
+        return None
+    return next((str(each["url"]) for each in settings.get("index", []) if each.get("default")), None)
 
 
 def _package(table: dict[str, Any]) -> Package:
@@ -202,6 +231,8 @@ def _source(value: str | dict[str, str]) -> Source:
 def _artifact(table: dict[str, Any]) -> Artifact:
     place = table.get("filename") or table.get("url") or table["path"]
     filename = str(place).split("#")[0].split("?")[0].replace("\\", "/").rsplit("/", 1)[-1]
+    if "url" in table:
+        filename = unquote(filename)  # the + before a build's label
     return Artifact(filename, table.get("hash"), table.get("size"))
 
 

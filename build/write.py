@@ -33,6 +33,7 @@ def write(
     lock: bytes = b"",
     requirements: bytes = b"{}",
     bill: bytes = b"",
+    environment: bytes = b"{}",
     entry: str = ENTRY,
     originals: bool = True,
 ) -> bytes:
@@ -63,6 +64,7 @@ def write(
     archive.add(layout.REQUIREMENTS, requirements)
     if bill:
         archive.add(layout.BILL, bill)
+    archive.add(layout.ENVIRONMENT, environment)
     table: layout.FileTable = (
         entry,
         _namespaces(tree),

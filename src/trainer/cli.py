@@ -15,7 +15,7 @@ COMMANDS = {
     "eval": ("evaluate", "evaluate a run's newest checkpoint"),
     "generate": ("generate", "generate text with a run's newest checkpoint"),
     "checkpoints": ("checkpoints", "list (ls) or verify the checkpoints of a run"),
-    "env": ("env", "compare the environment with the lock (check); record its import snapshot (snapshot)"),
+    "env": ("env", "compare the environment with the lock (check), make it (create), keep several; snapshot"),
     "bench": ("bench", "measure the start beside a hand-written script on this machine (startup)"),
     "self": ("self_", "what this file is (info, verify, sign, diff, sbom, licences, modules)"),
 }

@@ -2,20 +2,27 @@
 
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 from trainer import startup
 from trainer.errors import UserError
 
 
 def need(*packages: str) -> None:
-    """UserError (status 3) that names the first of `packages` that this interpreter does not have, and the fix."""
+    """Goes on where this interpreter has all of `packages`; else starts this command again in the stored environment
+    that fits the file. UserError (status 3) that names the first that is missing, and the command that brings it."""
     for package in packages:
         if package not in sys.modules and find_spec(package) is None:
+            try:
+                startup.enter_environment(package)
+            except Exception as error:  # with what, fix and status, or a bug
+                if not hasattr(error, "fix"):
+                    raise
+                raise UserError(str(getattr(error, "what", error)), error.fix, 3) from None
             bundle = startup.bundle_path()
-            name = Path(bundle).name if bundle else "trainer"
             raise UserError(
                 f"this interpreter, {sys.executable}, has no {package}",
-                f"run it with the interpreter of the locked environment: `uv sync`, then `.venv/bin/python {name} ...`",
+                f"run `{sys.executable} {bundle} env create`, then the same command again"
+                if bundle
+                else "run it with the interpreter of the locked environment: `uv sync`, then `.venv/bin/python ...`",
                 3,
             )

@@ -6,11 +6,13 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, ParamSpec, TypeVar
 
     from trainer_boot.bundle_file import BundleFile
-    from trainer_boot.environment import Problem
+    from trainer_boot.environment.carried import Carried
+    from trainer_boot.environment.comparing import Verdict
+    from trainer_boot.environment.keeper import Keeper
     from trainer_boot.finder import BundleFinder
     from trainer_boot.layers import Note
     from trainer_boot.report import Phase
@@ -51,12 +53,54 @@ def requirements() -> list[dict[str, object]] | None:
     return _json(REQUIREMENTS)  # type: ignore[no-any-return]  # JSON of our own making
 
 
-def check_environment() -> list[Problem]:
-    """The differences between the environment and the lock that the file carries; none where there is no build."""
-    from trainer_boot.environment import check, installed
+def carried_lock() -> Carried | None:
+    """What the file carries of its lock to check and make environments; None where there is no build."""
+    finder = _running()
+    if finder is None:
+        return None
+    from trainer_boot.environment.carried import Carried
+    from trainer_boot.layout import ENVIRONMENT
 
-    wanted = requirements()
-    return [] if wanted is None else check(wanted, installed(), bundled=True)
+    try:
+        return Carried(finder.archive.members.read(ENVIRONMENT))
+    except (OSError, ValueError):
+        return None
+
+
+def check_environment(
+    variant: str | None = None, extras: Sequence[str] | None = None, full: Callable[[int, int], None] | None = None
+) -> Verdict | None:
+    """The differences between this environment and the lock that the file carries; None where there is no build.
+
+    `variant`, `extras`: as the lock has them; None: those that the environment was made with. `full`: compares every
+    file, and calls this with the bytes done and in all.
+    """
+    carried = carried_lock()
+    if carried is None:
+        return None
+    from trainer_boot.environment.comparing import compare
+
+    return compare(carried, variant, extras, full=full)
+
+
+def keeper(place: str | None) -> Keeper | None:
+    """What makes and keeps environments in the store at `place` (None: the usual one); None where there is no build."""
+    carried = carried_lock()
+    if carried is None:
+        return None
+    from trainer_boot.environment.keeper import Keeper
+
+    return Keeper(carried, place)
+
+
+def enter_environment(lacking: str) -> None:
+    """Starts this command again in the stored environment that fits; returns where there is none. `lacking`: the
+    package that this one has not. What can't be used is told by an exception with `what`, `fix` and `status`."""
+    carried = carried_lock()
+    if carried is not None:
+        from trainer_boot.environment.entering import enter
+
+        enter(carried, lacking)
 
 
 def entry_command() -> list[str]:

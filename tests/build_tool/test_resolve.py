@@ -11,7 +11,7 @@ from build.errors import BuildError
 from build.lock import read_lock
 from build.resolve import Resolution, resolve
 from tests.build_tool.lock_bed import NATIVE, PURE, REGISTRY, lock, package, project
-from trainer_boot.environment import needed
+from trainer_boot.environment.checking import needed
 
 ROOT = Path(__file__).resolve().parents[2]
 

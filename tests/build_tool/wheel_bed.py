@@ -29,18 +29,19 @@ one = "trainer.cli:one"
 """
 
 
-def wheel(folder: Path, name: str, version: str, files: dict[str, bytes]) -> str:
-    """Writes a pure wheel and returns its hash as a lock writes it."""
+def wheel(folder: Path, name: str, version: str, files: dict[str, bytes], tag: str = "py3-none-any") -> str:
+    """Writes a wheel and returns its hash as a lock writes it."""
     information = f"{name}-{version}.dist-info"
     members = {
         **files,
         f"{information}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode(),
-        f"{information}/WHEEL": b"Wheel-Version: 1.0\nGenerator: bed\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{information}/WHEEL": b"Wheel-Version: 1.0\nGenerator: bed\nRoot-Is-Purelib: true\nTag: "
+        + f"{tag}\n".encode(),
     }
     rows = [f"{path},sha256={_digest(data)},{len(data)}\n" for path, data in members.items()]
     members[f"{information}/RECORD"] = "".join([*rows, f"{information}/RECORD,,\n"]).encode()
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-{version}-py3-none-any.whl"
+    path = folder / f"{name}-{version}-{tag}.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for member, data in members.items():
             archive.writestr(zipfile.ZipInfo(member), data)  # of one date: the same wheel at any time

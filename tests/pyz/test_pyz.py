@@ -86,7 +86,7 @@ def test_a_checkout_was_started_from_nothing() -> None:
     assert startup.bundle_path() is None
     assert startup.build_info() is None
     assert startup.requirements() is None
-    assert startup.check_environment() == []
+    assert startup.check_environment() is None
     assert startup.modules() == []
     assert startup.bundle_file() is None
     assert startup.identity() == ("", "")

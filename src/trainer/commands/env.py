@@ -1,51 +1,56 @@
-"""`trainer env check`: does the environment hold what this file was locked with? No torch. `trainer env snapshot`:
-makes the file that the environment's Python code is served from at the next starts."""
+"""`trainer env`: is this environment the locked one, make it, keep several. No torch."""
 
-import contextlib
-import io
-import os
-import sys
-import tempfile
-from pathlib import Path
-
+from trainer.arguments import split
 from trainer.errors import UserError
 
-HELP = """usage: trainer env check
+HELP = """usage: trainer env check [--full] [--json] [--variant NAME] [--extra NAME,...]
+       trainer env create [--from FOLDER] [--variant NAME] [--extra NAME,...] [--repair] [--no-use] [--no-snapshot]
+       trainer env pack FOLDER [--variant NAME] [--extra NAME,...] [--python 3.12] [--machine aarch64]
+       trainer env list | use NAME | use NUMBER | rollback | prune [--keep N] [--dry-run]
        trainer env snapshot [--force]
 
-check    compares what is installed with the lock that this file carries; prints every difference and the command
-         that mends it. Only names and versions are read, nothing is imported.
+check    compares what is installed with the lock that this file carries: versions and builds, code without metadata,
+         metadata without code, what PYTHONPATH puts in front; prints every difference and the command that mends it.
+         Nothing is imported. --full: reads every file and compares it with its hash.
+create   makes the locked environment in the store, with uv (fetched by its locked hash where there is none), makes it
+         current, and its import snapshot. Commands under a Python without torch go on in it by themselves.
+         --repair: one that is there is compared file by file, and made again where it differs.
+pack     fetches all wheels and uv into a folder; `create --from FOLDER` then needs no network.
+list     the environments of the store, their sizes, generations.   use: makes one current, by name or generation.
+rollback goes back to the generation before.   prune: keeps N generations (2), what is in use, and what fits this file.
 snapshot puts the Python code of the packages that training imports into one file, so that the next starts read that
          instead of thousands; trains a few steps in a temporary folder to see which. The first run that finds none
          makes one too. Kept in $TRAINER_SNAPSHOT_DIR, else in the user's cache. --force: also where there is one.
 
+The store: --store FOLDER, else $TRAINER_ENV_STORE, else trainer-pyz among the user's data. It counts only if it belongs
+to you, to root, or to an owner named in $TRAINER_ENV_OWNERS, and nobody else can write it. TRAINER_ENV_ENTER=0: never
+go on in a stored environment. Mirrors: UV_DEFAULT_INDEX, PIP_INDEX_URL. All but snapshot take --json.
+
 examples:
   python trainer.pyz env check
+  python trainer.pyz env create && python trainer.pyz train
+  python trainer.pyz env pack wheels && python trainer.pyz env create --from wheels
   python trainer.pyz env snapshot
 
-exit status: 0 the environment fits, the snapshot is there; 3 it does not; 1 no snapshot; 2 wrong usage"""
+exit status: 0 the environment fits, done; 3 it does not, or the lock does not cover it; 1 could not be done; 2 usage"""
 
-COMMANDS = ("check", "snapshot")
-MEBIBYTE = 1 << 20
-
-# of every part of a run a little: both optimizers, both kinds of layers, a checkpoint, a sample
-RECORDED_RUN = {
-    "run.device": "cpu",
-    "run.steps": "2",
-    "run.threads": "1",
-    "start.layers": "[]",
-    "model.layers": "1",
-    "model.width": "32",
-    "data.sequence": "16",
-    "batch.size": "2",
-    "optim.name": "muon",
-    "eval.sample_tokens": "2",
-    "log.progress": "none",
+JSON, STORE = {"json": False}, {"store": True}
+CHOICE = {"variant": True, "extra": True}
+# command -> its flags (True: with a value), how many places it takes
+COMMANDS: dict[str, tuple[dict[str, bool], int, int]] = {
+    "check": ({"full": False, **CHOICE, **JSON, **STORE}, 0, 0),
+    "create": ({"from": True, "repair": False, "no-use": False, "no-snapshot": False, **CHOICE, **JSON, **STORE}, 0, 0),
+    "pack": ({"python": True, "machine": True, **CHOICE, **JSON}, 1, 1),
+    "list": ({**JSON, **STORE}, 0, 0),
+    "use": ({**JSON, **STORE}, 1, 1),
+    "rollback": ({**JSON, **STORE}, 0, 0),
+    "prune": ({"keep": True, "dry-run": False, **JSON, **STORE}, 0, 0),
+    "snapshot": ({"force": False}, 0, 0),
 }
 
 
 def run(arguments: list[str]) -> int:
-    """Runs one; notes and the verdict go to standard output, differences to standard error."""
+    """Runs one; results go to standard output, progress and differences to standard error."""
     if not arguments or "--help" in arguments or "-h" in arguments:
         print(HELP)
         return 0 if arguments else 2
@@ -55,101 +60,20 @@ def run(arguments: list[str]) -> int:
 
         hint = nearest(command, list(COMMANDS)) or "`trainer env --help` lists the commands"
         raise UserError(f"no such command: env {command}", hint, 2)
-    force = command == "snapshot" and rest[:1] == ["--force"]
-    if force:
-        rest = rest[1:]
-    if rest:
-        raise UserError(f"too many arguments: {rest[0]}", "`trainer env --help`", 2)
-    return _snapshot(force) if command == "snapshot" else _check()
+    flags, most, least = COMMANDS[command]
+    given = split(rest, flags, most, "env")
+    if given.settings:
+        raise UserError(f"env {command} takes no settings (--{given.settings[0][0]})", "`trainer env --help`", 2)
+    if len(given.places) < least:
+        raise UserError(f"env {command} needs to know which", "`trainer env --help`", 2)
+    if command == "snapshot":
+        from trainer.commands import env_snapshot
 
+        return env_snapshot.run("force" in given.flags)
+    if command == "check":
+        from trainer.commands import env_check
 
-def _check() -> int:
-    from trainer import startup
+        return env_check.run(given.flags)
+    from trainer.commands import env_store
 
-    requirements = startup.requirements()
-    if requirements is None:
-        print("no lock inside: this is not the one-file trainer; `python trainer.pyz env check` compares with its lock")
-        return 0
-    problems = startup.check_environment()
-    for problem in problems:
-        if not problem.fatal:
-            print(f"note: {problem.what}")
-    fatal = [problem for problem in problems if problem.fatal]
-    for problem in fatal:
-        print(f"error: {problem.what}", file=sys.stderr)
-        print(f"fix: {problem.fix}", file=sys.stderr)
-    if fatal:
-        return 3
-    print(f"{sys.executable} fits the lock")
-    return 0
-
-
-def _snapshot(force: bool) -> int:
-    note = _serve()
-    if force:
-        Path(str(note["path"])).unlink(missing_ok=True)
-        note = _serve()
-    if note["state"] == "on":
-        print(f"up to date: {_described(note)}")
-        return 0
-    with tempfile.TemporaryDirectory(prefix="trainer-snapshot-") as folder:
-        _train_a_little(Path(folder))
-        _wrap_for_ranks(Path(folder))
-    note = _record()
-    print(_described(note))
-    return 0
-
-
-def _record() -> dict[str, object]:
-    """Makes the snapshot, however long that takes; what is known of it."""
-    from trainer import startup
-
-    made = startup.record_snapshot(patient=True)
-    note = _serve()
-    if note["state"] != "on":
-        why = made["why"] or note["why"]
-        raise UserError(f"no snapshot was made: {why}", "name a folder of your own in TRAINER_SNAPSHOT_DIR", 1)
-    return note
-
-
-def _serve() -> dict[str, object]:
-    """Serves this process from the snapshot if it fits to the last byte; what is known of it."""
-    from trainer import startup
-
-    (note,) = (note for note in startup.put_on(["snapshot"], "full") if note["layer"] == "snapshot")
-    return note
-
-
-def _described(note: dict[str, object]) -> str:
-    return f"{note['path']}: {note['modules']} modules, {int(str(note['bytes'])) / MEBIBYTE:.0f} MiB"
-
-
-def _train_a_little(folder: Path) -> None:
-    """A run of one rank, in this process and in silence."""
-    from trainer.config import resolve
-    from trainer.launch.detect import World
-    from trainer.launch.stop import StopRequest
-    from trainer.run import run as train
-
-    text = folder / "text.txt"
-    text.write_text("".join(f"{number} is followed by {number + 1}\n" for number in range(500)), encoding="utf-8")
-    places = {"run.folder": str(folder / "run"), "data.text": f'["{text}"]'}
-    resolved = resolve("the recorded run", list((RECORDED_RUN | places).items()), {}, "")
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        train(resolved, World(0, 0, 1, 1, "none"), StopRequest(quiet=True))
-
-
-def _wrap_for_ranks(folder: Path) -> None:
-    """What only a run of several ranks imports."""
-    import torch
-    import torch.distributed as dist
-
-    from trainer.parallel.ddp import apply_ddp
-
-    if not dist.is_gloo_available():
-        return
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group("gloo", init_method=f"file://{folder}/ranks", rank=0, world_size=1)
-    module = apply_ddp(torch.nn.Linear(2, 2), torch.device("cpu"), 1)
-    module(torch.ones(1, 2)).sum().backward()
-    dist.destroy_process_group()
+    return env_store.run(command, given.places, given.flags)

@@ -1,0 +1,238 @@
+"""Where environments are kept: one folder for many of them, shared by jobs and users.
+
+    environments/NAME/         a whole environment; one that is being made or thrown away has a dot before its name
+    profiles/NAME -> NAME-N    the current generation; profiles/NAME-N -> ../environments/NAME
+    tools/                     uv, where none was there
+    locks/                     one a name: who makes that environment
+
+What is in it will be executed: a store counts only if it and the environment belong to this user, to root, or to an
+owner that TRAINER_ENV_OWNERS names, and nobody else can write them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+from trainer_boot.environment.carried import platform_tag, prefix, store_name
+from trainer_boot.environment.refused import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from trainer_boot.environment.carried import Carried
+
+PLACE, OWNERS = "TRAINER_ENV_STORE", "TRAINER_ENV_OWNERS"
+ENVIRONMENTS, PROFILES, TOOLS, LOCKS = "environments", "profiles", "tools", "locks"
+MANIFEST = "trainer-environment.json"
+FORMAT = 1
+
+
+class Manifest:
+    """What an environment says about itself: written last, so that one without it is none."""
+
+    def __init__(self, table: dict[str, object]) -> None:
+        self.table = table
+        self.lock = str(table["lock"])
+        self.python = str(table["python"])
+        self.variant = str(table["variant"])
+        self.extras = tuple(map(str, table["extras"])) if isinstance(table["extras"], list) else ()
+        self.size = int(str(table["size"]))
+        self.packages = int(str(table["packages"]))
+
+
+class Stored:
+    """An environment of a store."""
+
+    def __init__(self, path: str, manifest: Manifest) -> None:
+        self.path = path
+        self.name = os.path.basename(path)
+        self.manifest = manifest
+
+    @property
+    def python(self) -> str:
+        """Its interpreter."""
+        return os.path.join(self.path, "bin", "python")
+
+    def hold(self) -> int | None:
+        """Marks it as in use, as `locks.hold` has it."""
+        from trainer_boot.environment.locks import hold
+
+        return hold(os.path.join(self.path, MANIFEST))
+
+    def runs(self) -> bool:
+        """Is the interpreter that it was made with still there?"""
+        return os.access(self.python, os.X_OK)
+
+
+class Store:
+    """The store at a place (None: where the variable says, else the user's data folder). Nothing is made or checked."""
+
+    def __init__(self, place: str | None = None) -> None:
+        self.place = os.path.abspath(place or default_place())
+        self.environments = os.path.join(self.place, ENVIRONMENTS)
+        self.profiles = os.path.join(self.place, PROFILES)
+        self.tools = os.path.join(self.place, TOOLS)
+        self.locks = os.path.join(self.place, LOCKS)
+
+    def path_of(self, name: str) -> str:
+        """Where an environment of that name lies."""
+        return os.path.join(self.environments, name)
+
+    def get(self, name: str) -> Stored | None:
+        """A whole environment by its name; None where there is none. Refused for one that others can write."""
+        path = self.path_of(name)
+        manifest = read_manifest(path)
+        if manifest is None:
+            return None
+        for each in (self.place, self.environments, path):
+            require_trusted(each)
+        return Stored(path, manifest)
+
+    def all(self) -> list[Stored]:
+        """The whole ones, by name; what has been trusted to nobody is left out."""
+        found = []
+        for name in self.names():
+            try:
+                stored = self.get(name)
+            except Refused:
+                continue
+            if stored is not None:
+                found.append(stored)
+        return found
+
+    def names(self) -> list[str]:
+        """What lies under `environments` and is not hidden."""
+        try:
+            return sorted(name for name in os.listdir(self.environments) if not name.startswith("."))
+        except OSError:
+            return []
+
+    def fitting(self, carried: Carried) -> Stored | None:
+        """The environment to start this file in: the current generation if it is of this lock and this Python, else the
+        usual variant for this Python, else the only one that there is, else the current one with another Python.
+        Refused where several would do, or one that others can write.
+        """
+        from trainer_boot.environment.profile import Profile
+
+        usual = store_name(carried)
+        names = [name for name in self.names() if name == usual or name.startswith(usual + "-")]
+        current = Profile(self).current()
+        chosen = "" if current is None else current.environment
+        if chosen in names:
+            names = [chosen, *names]
+        elif not chosen.startswith(prefix(carried)) or f"-{platform_tag()}" not in chosen:
+            chosen = ""
+        whole = [stored for stored in map(self.get, names or filter(None, [chosen])) if stored and stored.runs()]
+        if len(whole) > 1 and whole[0].name not in (usual, chosen):
+            told = ", ".join(stored.name for stored in whole)
+            raise Refused(f"several environments of {self.place} fit this file: {told}", "choose one: env use NAME")
+        return whole[0] if whole else None
+
+    def make(self) -> None:
+        """Makes the folders. Refused where this user may not or there is no room."""
+        try:
+            before = os.umask(0o022)
+            try:
+                for folder in (self.place, self.environments, self.profiles, self.tools, self.locks):
+                    os.makedirs(folder, mode=0o755, exist_ok=True)
+            finally:
+                os.umask(before)
+        except OSError as error:
+            raise unwritable(self.place, error) from None
+        for folder in (self.place, self.environments):
+            require_trusted(folder)
+        if not os.access(self.environments, os.W_OK | os.X_OK):
+            raise unwritable(self.place, PermissionError(13, "no permission to write"))
+
+
+def default_place() -> str:
+    """The variable's, or a folder among the user's data. Refused for a user without a home."""
+    given = os.environ.get(PLACE)
+    if given:
+        return given
+    data = os.environ.get("XDG_DATA_HOME", "")
+    if not os.path.isabs(data):
+        data = os.path.expanduser("~/.local/share")
+    if not os.path.isabs(data):
+        raise Refused("there is no home to keep environments in", f"name a folder: --store FOLDER, or {PLACE}")
+    return os.path.join(data, "trainer-pyz")
+
+
+def read_manifest(path: str) -> Manifest | None:
+    """Of the environment in that folder; None where there is none, or none of ours."""
+    try:
+        with open(os.path.join(path, MANIFEST), "rb") as file:
+            table = json.loads(file.read())
+        return Manifest(table) if table.get("format") == FORMAT else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def require_trusted(path: str) -> None:
+    """Refused where somebody else could have put code there."""
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror}", "name another store: --store FOLDER") from None
+    if not stat.S_ISDIR(status.st_mode):
+        raise Refused(f"{path} is no folder", "name another store: --store FOLDER")
+    if status.st_uid not in _owners():
+        raise Refused(
+            f"{path} belongs to another user ({_user(status.st_uid)}): it holds code that would be run",
+            f"if you trust that user: {OWNERS}={_user(status.st_uid)}; or name a store of your own: --store FOLDER",
+        )
+    if status.st_mode & 0o022:
+        raise Refused(f"{path} can be written by others: it holds code that would be run", f"chmod go-w {path}")
+
+
+def unwritable(place: str, error: OSError) -> Refused:
+    """What to say where the store can't be written."""
+    import errno
+
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return no_room(place)
+    return Refused(
+        f"{place} can't be written: {(error.strerror or str(error)).lower()}",
+        f"name a store of your own: --store FOLDER, or {PLACE}",
+        1,
+    )
+
+
+def no_room(place: str, where: str = "") -> Refused:
+    """What to say where it is full."""
+    free = ""
+    folder = place
+    while folder != "/" and not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    try:
+        status = os.statvfs(folder)
+        free = f" ({status.f_bavail * status.f_frsize / (1 << 20):,.0f} MiB are free)"
+    except OSError:
+        pass
+    what = f"no space is left for {where or place}{free}; nothing was changed"
+    return Refused(what, "make room (env prune), or name another store: --store FOLDER", 1)
+
+
+def _owners() -> set[int]:
+    owners = {os.geteuid(), 0}
+    for name in os.environ.get(OWNERS, "").replace(",", " ").split():
+        if name.isdigit():
+            owners.add(int(name))
+            continue
+        import pwd
+
+        try:
+            owners.add(pwd.getpwnam(name).pw_uid)
+        except KeyError:
+            raise Refused(f"{OWNERS}: there is no user {name!r}", "name users or their numbers", 2) from None
+    return owners
+
+
+def _user(number: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
