@@ -6,7 +6,8 @@ Which copy wins. The Finder stands right before the one that searches `sys.path`
 - the standard library wins over a bundled module of the same top-level name: a backport that a dependency brings along
   must not hide it;
 - a package comes from one place: a submodule that only another copy has is not found, and a submodule of a package that
-  came from elsewhere is not served. Only namespace packages (without `__init__.py`) may be spread over several places.
+  came from elsewhere is not served. Spread over several places are namespace packages (without `__init__.py`), whose
+  bundled portion comes first, and packages that put other folders into their `__path__`, in the order of these.
 
 What changes under a running job. The archive stays open, so replacing it by `mv` or deleting it does no harm. Every
 blob is checked as it is read (`pread`: no position that forked children would share), so if other bytes were copied
@@ -38,13 +39,18 @@ else:
     Loader = object  # the real one does nothing more and costs an import
 
 BUILD_VARIABLE = "TRAINER_PYZ_BUILD"
+# of Python's own modules, those that print source lines of files only; from 3.13 on threads print theirs as all do
+SHOWING = ("linecache",) if sys.version_info >= (3, 13) else ("linecache", "threading")
 
 
-class BundleError(ImportError):
-    """The archive can't be used; `what` happened and what will `fix` it."""
+class BundleError(Exception):
+    """The archive can't be used; `what` happened and what will `fix` it.
 
-    def __init__(self, what: str, fix: str, name: str | None = None) -> None:
-        super().__init__(f"{what}; {fix}", name=name)
+    No ImportError: whoever can do without a module catches that one, and would go on otherwise than the build does.
+    """
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(f"{what}; {fix}")
         self.what = what
         self.fix = fix
 
@@ -74,24 +80,26 @@ class Archive:
             data = decode(pread(self._descriptor, size, offset))
         except OSError:  # closed by code that closes all it finds; stale on NFS
             data = None
-        if data is None:
-            self._reopen()
-            data = decode(pread(self._descriptor, size, offset))
-        if data is None:
-            raise BundleError(
-                f"{self.path} was damaged after it was built", "copy it again, or build it again (python -m build)"
-            )
-        return data
+        return self._read_anew(offset, size, decode) if data is None else data
 
-    def _reopen(self) -> None:
+    def _read_anew(self, offset: int, size: int, decode: "Callable[[bytes], bytes | None]") -> bytes:
+        """The same from the file that has this path now, if it is of this build."""
+        descriptor = -1
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            same = pread(descriptor, HEADER_SIZE, 0) == self.head
+            data = decode(pread(descriptor, size, offset)) if same else None
         except OSError as error:
+            if descriptor >= 0:
+                os.close(descriptor)
             raise BundleError(f"{self.path} is gone since this process started ({error.strerror})", _RESTART) from None
-        if pread(descriptor, HEADER_SIZE, 0) != self.head:
+        if data is None:
             os.close(descriptor)
+            if same:
+                raise BundleError(f"{self.path} was damaged after it was built", _REBUILD)
             raise BundleError(f"{self.path} has changed since this process started", _RESTART)
         self._descriptor = descriptor
+        return data
 
 
 _REBUILD = "copy it again, or build it again (python -m build)"
@@ -132,9 +140,21 @@ class BundleLoader(Loader):
         offset, size, expected, _ = self._entry(fullname)
         return self.archive.read(self._section + offset, size, lambda blob: blob if check(blob) == expected else None)
 
+    def load_module(self, fullname: str) -> "ModuleType":
+        """The old way to import, which older packages still go."""
+        from importlib._bootstrap import _load_module_shim  # type: ignore[attr-defined]  # as importlib.abc does
+
+        return _load_module_shim(self, fullname)  # type: ignore[no-any-return]
+
     def get_source(self, fullname: str) -> str | None:
-        """The text whose lines the code's line numbers mean, or None if it was left out of the build."""
-        return self.archive.members.original(self._path(fullname))
+        """The text whose lines the code's line numbers mean, or None if it was left out of the build.
+
+        ImportError, which whoever shows lines goes on without, also where the archive can't be read any more.
+        """
+        try:
+            return self.archive.members.original(self._path(fullname))
+        except BundleError as error:
+            raise ImportError(str(error), name=fullname) from error
 
     def get_data(self, path: str) -> bytes:
         """The content of a file in the archive, by a path made from `__file__`. OSError if there is none."""
@@ -170,7 +190,7 @@ class BundleFinder:
     def __init__(self, loader: BundleLoader, index: "Index") -> None:
         self.archive = loader.archive
         self.loader = loader
-        self.entry, self._namespaces, self.modules = index
+        self.entry, self.namespaces, self.modules = index
 
     def find_spec(
         self, fullname: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
@@ -178,11 +198,12 @@ class BundleFinder:
         """The spec of a bundled module, or None. `path` is the parent's `__path__`."""
         entry = self.modules.get(fullname)
         if entry is None:
-            return self._namespace(fullname) if path is None and fullname in self._namespaces else None
-        prefix = self.archive.prefix
-        if path is not None and not any(place.startswith(prefix) for place in path):
-            return None
-        filename = prefix + path_of(fullname, entry[3])
+            return self._no_module(fullname, path)
+        filename = self.archive.prefix + path_of(fullname, entry[3])
+        if path is not None:
+            folder = filename[: filename.rindex("/", 0, -12 if entry[3] else None)]
+            if next(iter(path), None) != folder:  # else PathFinder asks each of its folders, in their order
+                return None
         spec = BundleSpec(fullname, self.loader, origin=filename, is_package=entry[3])
         spec.has_location = True
         if entry[3]:
@@ -203,16 +224,30 @@ class BundleFinder:
 
     def path_hook(self, path: str) -> "FolderFinder":
         """For `sys.path_hooks`: a finder for a folder of the archive, which is what `__path__` and pkgutil ask for."""
-        if not path.startswith(self.archive.prefix):
+        if not (path + "/").startswith(self.archive.prefix):
             raise ImportError(f"{path} is not a folder of {self.archive.path}", path=path)
         from trainer_boot.paths import FolderFinder
 
         return FolderFinder(self, path[len(self.archive.prefix) :].strip("/"))
 
-    def _namespace(self, name: str) -> ModuleSpec | None:
-        from trainer_boot.paths import namespace_spec
+    def _no_module(self, name: str, path: "Sequence[str] | None") -> ModuleSpec | None:
+        """Of what is no bundled module there are namespace packages, and modules of Python's that show our lines."""
+        if path is None:
+            if name in self.namespaces:
+                from trainer_boot.namespaces import spread
 
-        return namespace_spec(self, name)
+                return spread(self, name)
+            if name in SHOWING:
+                from trainer_boot.showing import spec_of
+
+                return spec_of(self, name)
+        else:
+            top = name.partition(".")[0]
+            if top in self.modules or top in self.namespaces:
+                from trainer_boot.namespaces import nested
+
+                return nested(self, name, path)
+        return None
 
 
 def running() -> "BundleFinder | None":
@@ -241,7 +276,13 @@ def install(place: str, descriptor: int, head: bytes, index: bytes | None, secti
     finder = BundleFinder(loader, contents)
     _clear_the_way(finder)
     _label_boot_modules(finder)
+    if any(name in sys.modules for name in SHOWING):
+        from trainer_boot.showing import mend
+
+        mend(finder)
     sys.path[:] = [entry for entry in sys.path if entry not in (place, archive.path)]
+    for entry in {place, archive.path}:
+        sys.path_importer_cache.pop(entry, None)  # zipimport's: who adds the archive to `sys.path` again gets ours
     sys.path_hooks.insert(0, finder.path_hook)
     sys.meta_path.insert(sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else 0, finder)
     if not _untouched(archive, descriptor):
@@ -291,6 +332,10 @@ def _clear_the_way(finder: BundleFinder) -> None:
         if top in sys.modules:
             for name in [name for name in sys.modules if name == top or name.startswith(top + ".")]:
                 del sys.modules[name]
+    if any(name in sys.modules for name in finder.namespaces):
+        from trainer_boot.namespaces import join
+
+        join(finder)
 
 
 def _label_boot_modules(finder: BundleFinder) -> None:
