@@ -187,15 +187,15 @@ class Merged(Traversable):
         return self.joinpath(child)
 
     def read_bytes(self) -> bytes:
-        """IsADirectoryError."""
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self))
+        """FileNotFoundError, as the standard one has it."""
+        raise FileNotFoundError(errno.ENOENT, "a folder of several places", str(self))
 
     def read_text(self, encoding: str | None = None, errors: str | None = None) -> str:
-        """IsADirectoryError."""
+        """FileNotFoundError."""
         return self.read_bytes().decode()
 
     def open(self, mode: str = "r", *arguments: Any, **options: Any) -> IO[Any]:
-        """IsADirectoryError."""
+        """FileNotFoundError."""
         return io.BytesIO(self.read_bytes())
 
 
