@@ -54,6 +54,9 @@ class BundleError(Exception):
         self.what = what
         self.fix = fix
 
+    def __reduce__(self) -> "tuple[type[BundleError], tuple[str, str]]":  # pools send it to the parent process
+        return type(self), (self.what, self.fix)
+
 
 class Archive:
     """The open file."""
@@ -276,10 +279,6 @@ def install(place: str, descriptor: int, head: bytes, index: bytes | None, secti
     finder = BundleFinder(loader, contents)
     _clear_the_way(finder)
     _label_boot_modules(finder)
-    if any(name in sys.modules for name in SHOWING):
-        from trainer_boot.showing import mend
-
-        mend(finder)
     sys.path[:] = [entry for entry in sys.path if entry not in (place, archive.path)]
     for entry in {place, archive.path}:
         sys.path_importer_cache.pop(entry, None)  # zipimport's: who adds the archive to `sys.path` again gets ours
@@ -290,6 +289,14 @@ def install(place: str, descriptor: int, head: bytes, index: bytes | None, secti
 
         require_untouched(archive, descriptor)
     _same_build_as_parent(archive, child)
+    if any(name in sys.modules for name in finder.namespaces):
+        from trainer_boot.namespaces import join
+
+        join(finder)
+    if any(name in sys.modules for name in SHOWING):
+        from trainer_boot.showing import mend
+
+        mend(finder)
     return finder
 
 
@@ -332,11 +339,6 @@ def _clear_the_way(finder: BundleFinder) -> None:
         if top in sys.modules:
             for name in [name for name in sys.modules if name == top or name.startswith(top + ".")]:
                 del sys.modules[name]
-    if any(name in sys.modules for name in finder.namespaces):
-        from trainer_boot.namespaces import join
-
-        join(finder)
-
 
 def _label_boot_modules(finder: BundleFinder) -> None:
     """The modules that were loaded before there was a Finder get what it would have given them."""

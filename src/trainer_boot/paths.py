@@ -35,7 +35,8 @@ class FolderFinder:
             from zipimport import zipimporter
 
             return zipimporter(archive.path).find_spec(fullname)
-        if inner not in archive.members.folders:
+        # at the top, what `members` itself imports is looked for here too
+        if inner not in (archive.members.folders if self._folder else finder.namespaces):
             return None
         spec = ModuleSpec(fullname, None, is_package=True)
         spec.submodule_search_locations = [archive.prefix + inner]
