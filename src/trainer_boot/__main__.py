@@ -29,6 +29,8 @@ FIX = "copy it again, or build it again (python -m build)"
 def boot(place: str) -> None:
     """Installs the Finder of the archive at `place`, unless this process has it."""
     archive = os.path.abspath(place)
+    # in tracebacks; as it was compiled, it would be a path that begins nowhere
+    _fix_co_filename(sys._getframe(1).f_code, archive + "/trainer_boot/__main__.py")
     for each in sys.meta_path:
         if getattr(getattr(each, "archive", None), "path", None) == archive:
             return

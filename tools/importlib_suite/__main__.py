@@ -1,6 +1,8 @@
 """Runs the selected tests of the interpreter that runs this; prints what became of each as JSON.
 
-    python -m tools.importlib_suite {code|minified|source} [PATTERN]
+    python -m tools.importlib_suite {code|minified|source|plain} [PATTERN]
+
+`plain` runs them as they are, for comparison.
 """
 
 import io
@@ -68,9 +70,11 @@ def main() -> None:
     output = sys.stdout
     with tempfile.TemporaryDirectory(prefix="bundles-") as folder:
         maker = bundles.Maker(kind, Path(folder))
-        adapter = bundles.Bundles(maker, [bundles.temporary(), *selection.fixture_folders()])
-        selection.pretend(adapter)
-        adapter.install()
+        adapter = None
+        if kind != "plain":
+            adapter = bundles.Bundles(maker, [bundles.temporary(), *selection.fixture_folders()])
+            selection.pretend(adapter)
+            adapter.install()
         os.mkdir(place := os.path.join(folder, "..", f"work-{os.getpid()}"))
         os.chdir(place)
         result = Result(maker)
@@ -80,7 +84,7 @@ def main() -> None:
             chosen = []
             for test in selection.tests(adapter):
                 if pattern in test.id():
-                    reason = selection.left_out(test.id(), kind)
+                    reason = selection.left_out(test.id())
                     if reason:
                         result.rows.append((test.id(), "left out", reason, False))
                     else:

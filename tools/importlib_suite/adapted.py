@@ -144,5 +144,12 @@ def _read_by_ours(module: Any, adapter: Bundles) -> None:
         assert list(found.submodule_search_locations) == list(path)
         return found.loader.get_resource_reader("namespacedata01")
 
-    module.MultiplexedPath = lambda *folders: Merged([opened(folder) for folder in folders])
+    class Meta(type):
+        def __call__(cls, *folders: Any) -> Any:
+            return Merged([opened(folder) for folder in folders])
+
+        def __instancecheck__(cls, value: object) -> bool:
+            return isinstance(value, Merged)
+
+    module.MultiplexedPath = Meta("MultiplexedPath", (), {})
     module.NamespaceReader = reader
