@@ -39,8 +39,8 @@ else:
     Loader = object  # the real one does nothing more and costs an import
 
 BUILD_VARIABLE = "TRAINER_PYZ_BUILD"
-# of Python's own modules, those that print source lines of files only; from 3.13 on threads print theirs as all do
-SHOWING = ("linecache",) if sys.version_info >= (3, 13) else ("linecache", "threading")
+# of Python's own modules, those that know files only (`mending`)
+MENDED = {"linecache", "threading", "multiprocessing.spawn"}
 
 
 class BundleError(Exception):
@@ -65,7 +65,7 @@ class Archive:
         self.path = path
         self.prefix = path + "/"
         self.head = head
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         self._members: Members | None = None
 
     @property
@@ -80,7 +80,7 @@ class Archive:
     def read(self, offset: int, size: int, decode: "Callable[[bytes], bytes | None]") -> bytes:
         """What `decode` makes of the bytes at `offset`. BundleError if it finds them wrong (None)."""
         try:
-            data = decode(pread(self._descriptor, size, offset))
+            data = decode(pread(self.descriptor, size, offset))
         except OSError:  # closed by code that closes all it finds; stale on NFS
             data = None
         return self._read_anew(offset, size, decode) if data is None else data
@@ -95,18 +95,18 @@ class Archive:
         except OSError as error:
             if descriptor >= 0:
                 os.close(descriptor)
-            raise BundleError(f"{self.path} is gone since this process started ({error.strerror})", _RESTART) from None
+            raise BundleError(f"{self.path} is gone since this process started ({error.strerror})", RESTART) from None
         if data is None:
             os.close(descriptor)
             if same:
                 raise BundleError(f"{self.path} was damaged after it was built", _REBUILD)
-            raise BundleError(f"{self.path} has changed since this process started", _RESTART)
-        self._descriptor = descriptor
+            raise BundleError(f"{self.path} has changed since this process started", RESTART)
+        self.descriptor = descriptor
         return data
 
 
 _REBUILD = "copy it again, or build it again (python -m build)"
-_RESTART = "start again; to deploy a new build beside running jobs, move it there (mv) instead of copying over it"
+RESTART = "start again; to deploy a new build beside running jobs, move it there (mv) instead of copying over it"
 
 
 class BundleSpec(ModuleSpec):
@@ -234,16 +234,16 @@ class BundleFinder:
         return FolderFinder(self, path[len(self.archive.prefix) :].strip("/"))
 
     def _no_module(self, name: str, path: "Sequence[str] | None") -> ModuleSpec | None:
-        """Of what is no bundled module there are namespace packages, and modules of Python's that show our lines."""
+        """Of what is no bundled module there are namespace packages, and modules of Python's that know files only."""
+        if name in MENDED:
+            from trainer_boot.mending import spec_of
+
+            return spec_of(self, name, path)
         if path is None:
             if name in self.namespaces:
                 from trainer_boot.namespaces import spread
 
                 return spread(self, name)
-            if name in SHOWING:
-                from trainer_boot.showing import spec_of
-
-                return spec_of(self, name)
         else:
             top = name.partition(".")[0]
             if top in self.modules or top in self.namespaces:
@@ -258,6 +258,13 @@ def running() -> "BundleFinder | None":
     return next((finder for finder in sys.meta_path if isinstance(finder, BundleFinder)), None)
 
 
+def name_of(place: str) -> str:
+    """The path of the archive that was started as `place`. Where that is a descriptor of the parent process, since no
+    file has the parent's build any more, it is the name that the parent knows."""
+    named = os.environ.get(BUILD_VARIABLE, "") if place.startswith("/proc/") else ""
+    return named.partition(" ")[2] or os.path.abspath(place)
+
+
 def install(place: str, descriptor: int, head: bytes, index: bytes | None, section: int, child: bool) -> BundleFinder:
     """Puts the Finder of the archive at `place` (as `sys.path` has it) to work and takes the archive off `sys.path`.
 
@@ -265,7 +272,7 @@ def install(place: str, descriptor: int, head: bytes, index: bytes | None, secti
     compiled from the text in the archive. `child`: multiprocessing started this process. BundleError if the archive
     was changed.
     """
-    archive = Archive(os.path.abspath(place), descriptor, head)
+    archive = Archive(name_of(place), descriptor, head)
     if index is None:
         from trainer_boot.integrity import require_untouched
         from trainer_boot.members import SourceLoader, names_only
@@ -293,8 +300,8 @@ def install(place: str, descriptor: int, head: bytes, index: bytes | None, secti
         from trainer_boot.namespaces import join
 
         join(finder)
-    if any(name in sys.modules for name in SHOWING):
-        from trainer_boot.showing import mend
+    if any(name in sys.modules for name in MENDED):
+        from trainer_boot.mending import mend
 
         mend(finder)
     return finder
@@ -340,6 +347,7 @@ def _clear_the_way(finder: BundleFinder) -> None:
             for name in [name for name in sys.modules if name == top or name.startswith(top + ".")]:
                 del sys.modules[name]
 
+
 def _label_boot_modules(finder: BundleFinder) -> None:
     """The modules that were loaded before there was a Finder get what it would have given them."""
     package = sys.modules["trainer_boot"]
@@ -366,5 +374,5 @@ def _same_build_as_parent(archive: Archive, child: bool) -> None:
     build = archive.head[HEADER_CHECK:].hex() + " " + archive.path
     parent = os.environ.get(BUILD_VARIABLE, "") if child else ""
     if parent != build and parent.endswith(" " + archive.path):
-        raise BundleError(f"{archive.path} has changed since the parent process started", _RESTART)
+        raise BundleError(f"{archive.path} has changed since the parent process started", RESTART)
     os.environ[BUILD_VARIABLE] = build

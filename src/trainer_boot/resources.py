@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import os
 from fnmatch import fnmatchcase
 from importlib.resources.abc import Traversable, TraversableResources
 from pathlib import Path, PurePosixPath

@@ -11,49 +11,12 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from trainer_boot.wrapped import Wrapped
-
 if TYPE_CHECKING:
-    from importlib.machinery import ModuleSpec
-    from types import ModuleType
-
     from trainer_boot.finder import BundleFinder
 
 
-def spec_of(finder: BundleFinder, name: str) -> ModuleSpec | None:
-    """The spec of one of them, as the finders behind ours have it; once loaded, it is mended."""
-    for each in sys.meta_path[sys.meta_path.index(finder) + 1 :]:
-        spec = each.find_spec(name, None, None)
-        if spec is not None:
-            if spec.loader is not None:
-                spec.loader = _Mending(finder, spec.loader)  # type: ignore[assignment]  # is one in all that matters
-            return spec
-    return None
-
-
-def mend(finder: BundleFinder) -> None:
-    """Changes those of the two that are loaded."""
-    lines, threads = sys.modules.get("linecache"), sys.modules.get("threading")
-    if lines is not None and hasattr(lines, "lazycache"):
-        _mend_lines(finder, lines)
-    if sys.version_info < (3, 13) and threads is not None:
-        plain = getattr(threads, "__excepthook__", None)
-        if plain is not None and threads.excepthook is plain:
-            threads.excepthook = partial(_print_thread_s_exception, plain)  # type: ignore[attr-defined]
-
-
-class _Mending(Wrapped):
-    def __init__(self, finder: BundleFinder, loader: Any) -> None:
-        super().__init__(loader)
-        self._finder = finder
-
-    def exec_module(self, module: ModuleType) -> None:
-        self.give_back(module)
-        self._loader.exec_module(module)
-        mend(self._finder)
-
-
-def _mend_lines(finder: BundleFinder, linecache: Any) -> None:
+def mend_lines(finder: BundleFinder, linecache: Any) -> None:
+    """`linecache` finds the lines of every bundled module by its file name."""
     plain = linecache.lazycache
     if getattr(plain, "archive", None) is finder.archive:
         return
@@ -70,6 +33,13 @@ def _mend_lines(finder: BundleFinder, linecache: Any) -> None:
 
     lazycache.archive = finder.archive  # type: ignore[attr-defined]  # so that it is done once
     linecache.lazycache = lazycache
+
+
+def mend_threads(threading: Any) -> None:
+    """Errors in threads are printed with their lines, unless somebody prints them otherwise."""
+    plain = getattr(threading, "__excepthook__", None)
+    if sys.version_info < (3, 13) and plain is not None and threading.excepthook is plain:
+        threading.excepthook = partial(_print_thread_s_exception, plain)
 
 
 def _print_thread_s_exception(plain: Any, arguments: Any) -> None:
