@@ -199,6 +199,8 @@ def _modules(sources: Sources) -> dict[str, str]:
         names = parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts
         if not all(name.isidentifier() and not keyword.iskeyword(name) for name in names):
             continue
+        if path[: -len(".py")] in packages:  # a package of that name hides it
+            continue
         bare = _bare_folder(parts[:-1], packages)
         if bare is None or _imported(bare, sources):
             found[path] = ".".join(names)

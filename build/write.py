@@ -6,6 +6,7 @@ zlib may compress otherwise; hence the digests in the build information are thos
 
 import hashlib
 import json
+import keyword
 import os
 import tempfile
 import zlib
@@ -225,13 +226,7 @@ def _add_originals(archive: Zip, tree: Tree, texts: dict[str, bytes]) -> dict[st
 
 
 def _namespaces(tree: Tree) -> tuple[str, ...]:
-    """Top-level folders that have modules but no `__init__.py`."""
-    return tuple(sorted({_top(file) for file in tree.modules()} - {_top(file) for file in tree if _is_top(file)}))
-
-
-def _top(file: File) -> str:
-    return (file.module or "").partition(".")[0]
-
-
-def _is_top(file: File) -> bool:
-    return file.module is not None and "." not in file.module
+    """Top-level folders without `__init__.py` that can be imported: those of data alone too, for their resources."""
+    folders = {file.path.partition("/")[0] for file in tree if "/" in file.path}
+    names = {folder for folder in folders if folder.isidentifier() and not keyword.iskeyword(folder)}
+    return tuple(sorted(names - {file.module for file in tree.modules()}))

@@ -33,13 +33,17 @@ BOOT_MODULES = ("trainer_boot", "trainer_boot.layout", "trainer_boot.finder")
 FIX = "copy it again, or build it again (python -m build)"
 
 
-def boot(place: str) -> None:
-    """Installs the Finder of the archive at `place`, unless this process has it."""
+def boot(place: str) -> str:
+    """Installs the Finder of the archive at `place`, unless this process has it; its path."""
     archive = os.path.abspath(place)
+    if place.startswith("/proc/"):  # the parent process has it open, and no file is it any more
+        archive = os.environ.get("TRAINER_PYZ_BUILD", "").partition(" ")[2] or archive
+    # in tracebacks; as it was compiled, it would be a path that begins nowhere
+    _fix_co_filename(sys._getframe(1).f_code, archive + "/trainer_boot/__main__.py")
     for each in sys.meta_path:
         if getattr(getattr(each, "archive", None), "path", None) == archive:
-            return
-    descriptor = os.open(archive, os.O_RDONLY | os.O_CLOEXEC)
+            return archive
+    descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
     start = os.pread(descriptor, START_SIZE, 0)
     head = start[:HEADER_SIZE]
     if head[SIGNATURE_AT : SIGNATURE_AT + 8] != SIGNATURE:
@@ -73,6 +77,7 @@ def boot(place: str) -> None:
         install(place, descriptor, start, index, offset, __name__ == "__mp_main__")
     except BundleError as error:
         fail(error.what, error.fix)
+    return archive
 
 
 def number(head: bytes, at: int) -> int:
@@ -85,10 +90,9 @@ def fail(what: str, fix: str) -> None:
     sys.exit(f"error: {what}\nfix: {fix}")
 
 
-boot(os.path.dirname(__file__))
 # Children by spawn and forkserver run `__file__` again, as __mp_main__; with a __spec__ they would run nothing. The
 # loader knows the minified text only, whose lines are others.
-__file__, __spec__, __loader__ = os.path.abspath(os.path.dirname(__file__)), None, None
+__file__, __spec__, __loader__ = boot(os.path.dirname(__file__)), None, None
 if __name__ == "__main__":
     from trainer_boot.finder import hand_over
 

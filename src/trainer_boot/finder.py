@@ -6,7 +6,8 @@ Which copy wins. The Finder stands right before the one that searches `sys.path`
 - the standard library wins over a bundled module of the same top-level name: a backport that a dependency brings along
   must not hide it;
 - a package comes from one place: a submodule that only another copy has is not found, and a submodule of a package that
-  came from elsewhere is not served. Only namespace packages (without `__init__.py`) may be spread over several places.
+  came from elsewhere is not served. Spread over several places are namespace packages (without `__init__.py`), whose
+  bundled portion comes first, and packages that put other folders into their `__path__`, in the order of these.
 
 What changes under a running job. The archive stays open, so replacing it by `mv` or deleting it does no harm. Every
 blob is checked as it is read (`pread`: no position that forked children would share), so if other bytes were copied
@@ -41,15 +42,23 @@ BUILD_VARIABLE = "TRAINER_PYZ_BUILD"
 VERIFY_VARIABLE = "TRAINER_VERIFY"
 """If set: "all" (the whole file is compared with its digest before anything else runs) or the SHA-256 of the file that
 may run and no other."""
+# of Python's own modules, those that know files only (`mending`)
+MENDED = {"linecache", "threading", "multiprocessing.spawn"}
 
 
-class BundleError(ImportError):
-    """The archive can't be used; `what` happened and what will `fix` it."""
+class BundleError(Exception):
+    """The archive can't be used; `what` happened and what will `fix` it.
 
-    def __init__(self, what: str, fix: str, name: str | None = None) -> None:
-        super().__init__(f"{what}; {fix}", name=name)
+    No ImportError: whoever can do without a module catches that one, and would go on otherwise than the build does.
+    """
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(f"{what}; {fix}")
         self.what = what
         self.fix = fix
+
+    def __reduce__(self) -> "tuple[type[BundleError], tuple[str, str]]":  # pools send it to the parent process
+        return type(self), (self.what, self.fix)
 
 
 class Archive:
@@ -59,7 +68,7 @@ class Archive:
         self.path = path
         self.prefix = path + "/"
         self.head = head
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         self._members: Members | None = None
 
     @property
@@ -74,31 +83,33 @@ class Archive:
     def read(self, offset: int, size: int, decode: "Callable[[bytes], bytes | None]") -> bytes:
         """What `decode` makes of the bytes at `offset`. BundleError if it finds them wrong (None)."""
         try:
-            data = decode(pread(self._descriptor, size, offset))
+            data = decode(pread(self.descriptor, size, offset))
         except OSError:  # closed by code that closes all it finds; stale on NFS
             data = None
-        if data is None:
-            self._reopen()
-            data = decode(pread(self._descriptor, size, offset))
-        if data is None:
-            raise BundleError(
-                f"{self.path} was damaged after it was built", "copy it again, or build it again (python -m build)"
-            )
-        return data
+        return self._read_anew(offset, size, decode) if data is None else data
 
-    def _reopen(self) -> None:
+    def _read_anew(self, offset: int, size: int, decode: "Callable[[bytes], bytes | None]") -> bytes:
+        """The same from the file that has this path now, if it is of this build."""
+        descriptor = -1
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            same = pread(descriptor, HEADER_SIZE, 0) == self.head
+            data = decode(pread(descriptor, size, offset)) if same else None
         except OSError as error:
-            raise BundleError(f"{self.path} is gone since this process started ({error.strerror})", _RESTART) from None
-        if pread(descriptor, HEADER_SIZE, 0) != self.head:
+            if descriptor >= 0:
+                os.close(descriptor)
+            raise BundleError(f"{self.path} is gone since this process started ({error.strerror})", RESTART) from None
+        if data is None:
             os.close(descriptor)
-            raise BundleError(f"{self.path} has changed since this process started", _RESTART)
-        self._descriptor = descriptor
+            if same:
+                raise BundleError(f"{self.path} was damaged after it was built", _REBUILD)
+            raise BundleError(f"{self.path} has changed since this process started", RESTART)
+        self.descriptor = descriptor
+        return data
 
 
 _REBUILD = "copy it again, or build it again (python -m build)"
-_RESTART = "start again; to deploy a new build beside running jobs, move it there (mv) instead of copying over it"
+RESTART = "start again; to deploy a new build beside running jobs, move it there (mv) instead of copying over it"
 
 
 class BundleSpec(ModuleSpec):
@@ -135,9 +146,21 @@ class BundleLoader(Loader):
         offset, size, expected, _ = self._entry(fullname)
         return self.archive.read(self._section + offset, size, lambda blob: blob if check(blob) == expected else None)
 
+    def load_module(self, fullname: str) -> "ModuleType":
+        """The old way to import, which older packages still go."""
+        from importlib._bootstrap import _load_module_shim  # type: ignore[attr-defined]  # as importlib.abc does
+
+        return _load_module_shim(self, fullname)  # type: ignore[no-any-return]
+
     def get_source(self, fullname: str) -> str | None:
-        """The text whose lines the code's line numbers mean, or None if it was left out of the build."""
-        return self.archive.members.original(self._path(fullname))
+        """The text whose lines the code's line numbers mean, or None if it was left out of the build.
+
+        ImportError, which whoever shows lines goes on without, also where the archive can't be read any more.
+        """
+        try:
+            return self.archive.members.original(self._path(fullname))
+        except BundleError as error:
+            raise ImportError(str(error), name=fullname) from error
 
     def get_data(self, path: str) -> bytes:
         """The content of a file in the archive, by a path made from `__file__`. OSError if there is none."""
@@ -173,7 +196,7 @@ class BundleFinder:
     def __init__(self, loader: BundleLoader, index: "Index") -> None:
         self.archive = loader.archive
         self.loader = loader
-        self.entry, self._namespaces, self.modules = index
+        self.entry, self.namespaces, self.modules = index
 
     def find_spec(
         self, fullname: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
@@ -181,11 +204,12 @@ class BundleFinder:
         """The spec of a bundled module, or None. `path` is the parent's `__path__`."""
         entry = self.modules.get(fullname)
         if entry is None:
-            return self._namespace(fullname) if path is None and fullname in self._namespaces else None
-        prefix = self.archive.prefix
-        if path is not None and not any(place.startswith(prefix) for place in path):
-            return None
-        filename = prefix + path_of(fullname, entry[3])
+            return self._no_module(fullname, path)
+        filename = self.archive.prefix + path_of(fullname, entry[3])
+        if path is not None:
+            folder = filename[: filename.rindex("/", 0, -12 if entry[3] else None)]
+            if next(iter(path), None) != folder:  # else PathFinder asks each of its folders, in their order
+                return None
         spec = BundleSpec(fullname, self.loader, origin=filename, is_package=entry[3])
         spec.has_location = True
         if entry[3]:
@@ -206,21 +230,42 @@ class BundleFinder:
 
     def path_hook(self, path: str) -> "FolderFinder":
         """For `sys.path_hooks`: a finder for a folder of the archive, which is what `__path__` and pkgutil ask for."""
-        if not path.startswith(self.archive.prefix):
+        if not (path + "/").startswith(self.archive.prefix):
             raise ImportError(f"{path} is not a folder of {self.archive.path}", path=path)
         from trainer_boot.paths import FolderFinder
 
         return FolderFinder(self, path[len(self.archive.prefix) :].strip("/"))
 
-    def _namespace(self, name: str) -> ModuleSpec | None:
-        from trainer_boot.paths import namespace_spec
+    def _no_module(self, name: str, path: "Sequence[str] | None") -> ModuleSpec | None:
+        """Of what is no bundled module there are namespace packages, and modules of Python's that know files only."""
+        if name in MENDED:
+            from trainer_boot.mending import spec_of
 
-        return namespace_spec(self, name)
+            return spec_of(self, name, path)
+        if path is None:
+            if name in self.namespaces:
+                from trainer_boot.namespaces import spread
+
+                return spread(self, name)
+        else:
+            top = name.partition(".")[0]
+            if top in self.modules or top in self.namespaces:
+                from trainer_boot.namespaces import nested
+
+                return nested(self, name, path)
+        return None
 
 
 def running() -> "BundleFinder | None":
     """The Finder of the archive that this process was started from; None in a checkout."""
     return next((finder for finder in sys.meta_path if isinstance(finder, BundleFinder)), None)
+
+
+def name_of(place: str) -> str:
+    """The path of the archive that was started as `place`. Where that is a descriptor of the parent process, since no
+    file has the parent's build any more, it is the name that the parent knows."""
+    named = os.environ.get(BUILD_VARIABLE, "") if place.startswith("/proc/") else ""
+    return named.partition(" ")[2] or os.path.abspath(place)
 
 
 def install(place: str, descriptor: int, start: bytes, index: bytes | None, section: int, child: bool) -> BundleFinder:
@@ -230,7 +275,7 @@ def install(place: str, descriptor: int, start: bytes, index: bytes | None, sect
     this Python: then modules are compiled from the text in the archive. `child`: multiprocessing started this process.
     BundleError if the archive was changed.
     """
-    archive = Archive(os.path.abspath(place), descriptor, start[:HEADER_SIZE])
+    archive = Archive(name_of(place), descriptor, start[:HEADER_SIZE])
     if index is None:
         from trainer_boot.integrity import require_untouched, tell_who_is_served
         from trainer_boot.members import SourceLoader, names_only
@@ -247,6 +292,8 @@ def install(place: str, descriptor: int, start: bytes, index: bytes | None, sect
     _clear_the_way(finder)
     _label_boot_modules(finder)
     sys.path[:] = [entry for entry in sys.path if entry not in (place, archive.path)]
+    for entry in {place, archive.path}:
+        sys.path_importer_cache.pop(entry, None)  # zipimport's: who adds the archive to `sys.path` again gets ours
     sys.path_hooks.insert(0, finder.path_hook)
     sys.meta_path.insert(sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else 0, finder)
     if not _untouched(archive, descriptor, start):
@@ -258,6 +305,14 @@ def install(place: str, descriptor: int, start: bytes, index: bytes | None, sect
 
         require_whole(archive, descriptor, os.environ[VERIFY_VARIABLE])
     _same_build_as_parent(archive, child)
+    if any(name in sys.modules for name in finder.namespaces):
+        from trainer_boot.namespaces import join
+
+        join(finder)
+    if any(name in sys.modules for name in MENDED):
+        from trainer_boot.mending import mend
+
+        mend(finder)
     return finder
 
 
@@ -335,5 +390,5 @@ def _same_build_as_parent(archive: Archive, child: bool) -> None:
     build = archive.head[HEADER_CHECK:].hex() + " " + archive.path
     parent = os.environ.get(BUILD_VARIABLE, "") if child else ""
     if parent != build and parent.endswith(" " + archive.path):
-        raise BundleError(f"{archive.path} has changed since the parent process started", _RESTART)
+        raise BundleError(f"{archive.path} has changed since the parent process started", RESTART)
     os.environ[BUILD_VARIABLE] = build

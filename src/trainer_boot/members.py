@@ -9,7 +9,7 @@ import posixpath
 import zlib
 from importlib.util import decode_source
 
-from trainer_boot.finder import Archive, BundleLoader
+from trainer_boot.finder import Archive, BundleError, BundleLoader
 from trainer_boot.layout import DEFLATED, word
 
 TYPE_CHECKING = False
@@ -113,7 +113,10 @@ class SourceLoader(BundleLoader):
 
     def get_source(self, fullname: str) -> str | None:
         """The text that was compiled."""
-        return decode_source(self.archive.members.read(self._path(fullname)))
+        try:
+            return decode_source(self.archive.members.read(self._path(fullname)))
+        except BundleError as error:
+            raise ImportError(str(error), name=fullname) from error
 
 
 def names_only(archive: Archive) -> Index:

@@ -117,7 +117,7 @@ def run(
         text=True,
         env={**variables, **(environment or {})},
         cwd=folder or Path(words[-1]).parent,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 

@@ -178,26 +178,50 @@ def test_children_of_every_kind_have_the_finder(tmp_path: Path) -> None:
         assert bed.lines(bed.run(place, python=other)) == slow
 
 
-def test_a_child_of_another_build_is_refused(tmp_path: Path) -> None:
+LATER: bed.Files = {
+    **WORKERS,
+    "work/late.py": "OLD = 1",
+    "app.py": """
+        import multiprocessing, os, shutil, sys
+        from concurrent.futures import ProcessPoolExecutor
+        from work.task import nested, served
+        def main():
+            if sys.argv[1] == "cp":
+                shutil.copyfile(sys.argv[2], sys.argv[0])
+            elif sys.argv[1] == "mv":
+                os.replace(sys.argv[2], sys.argv[0])
+            else:
+                os.unlink(sys.argv[0])
+            for method in "spawn", "forkserver":
+                with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
+                    answers = pool.submit(served, 0), pool.submit(nested, "spawn"), pool.submit(old)
+                    print(answers[0].result()[:2], answers[1].result()[:2], answers[2].result())
+        def old():
+            import __main__, work.late
+            return work.late.OLD, __main__.__file__ == sys.argv[0], work.late.__file__.startswith(sys.argv[0])
+    """,
+}
+
+
+@pytest.mark.parametrize("how", ["mv", "rm"])
+def test_children_have_their_parent_s_build(tmp_path: Path, how: str) -> None:
     """By spawn a child opens the archive anew; what its parent sends it is of the parent's build."""
-    files: bed.Files = {
-        **WORKERS,
-        "app.py": """
-            import multiprocessing, os, sys
-            from work.task import served
-            def main():
-                os.replace(sys.argv[1], sys.argv[0])
-                child = multiprocessing.get_context("spawn").Process(target=served, args=(0,))
-                child.start()
-                child.join()
-                print(child.exitcode)
-        """,
-    }
-    new = bed.archive(tmp_path / "new.pyz", {**files, "work/late.py": "NEW = 1"}, "app:main")
-    done = bed.run(bed.archive(tmp_path / "app.pyz", files, "app:main"), str(new))
-    assert (done.returncode, done.stdout) == (0, "1\n")
-    assert "has changed since the parent process started" in done.stderr
-    assert "Traceback" not in done.stderr
+    for python in filter(None, (sys.executable, bed.other_python())):
+        new = bed.archive(tmp_path / "new.pyz", {**LATER, "work/late.py": "NEW = 1"}, "app:main")
+        place = bed.archive(tmp_path / "app.pyz", LATER, "app:main")
+        loader = "BundleLoader" if python == sys.executable else "SourceLoader"
+        expected = [f"(1, '{loader}') (1, '{loader}') (1, True, True)"] * 2
+        assert bed.lines(bed.run(place, how, str(new), python=python)) == expected
+
+
+def test_there_is_no_child_where_the_build_is_gone(tmp_path: Path) -> None:
+    """A pool would start it again for ever."""
+    new = bed.archive(tmp_path / "new.pyz", {**LATER, "work/late.py": "NEW = 1"}, "app:main")
+    done = bed.run(bed.archive(tmp_path / "app.pyz", LATER, "app:main"), "cp", str(new))
+    assert (done.returncode, done.stdout) == (1, "")
+    error, fix = done.stderr.splitlines()
+    assert "has changed since this process started" in error
+    assert "(mv)" in fix
 
 
 def test_a_job_started_from_a_job_may_be_of_another_build(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ FILES = {
     "plain/data.bin": b"\x00\r\n",
     "plain/2to3.py": b"no module: the name is none\n",
     "single.py": b"y = 2\n",
+    "plain/hidden.py": b"never imported: there is a package of that name\n",
+    "plain/hidden/__init__.py": b"",
     "space/inner/mod.py": b"z = 3\n",
     "plain.pth": b"import plain\n",
     "plain-1.0.data/scripts/run-plain": b"#!python\n",
@@ -58,6 +60,8 @@ def test_modules_and_data_are_told_apart(tmp_path: Path) -> None:
         "plain/2to3.py": None,
         "plain/__init__.py": "plain",
         "plain/data.bin": None,
+        "plain/hidden.py": None,
+        "plain/hidden/__init__.py": "plain.hidden",
         "plain/loaded/extra.py": "plain.loaded.extra",  # no __init__.py, but imported
         "plain/templates/page.py": None,
         "plain/user.py": "plain.user",

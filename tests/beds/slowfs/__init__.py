@@ -79,7 +79,18 @@ class SlowFiles:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._process.communicate()  # the end of its input is the end of the mount
+        if self._process.returncode < 0:
+            self.detach()  # a server that was killed leaves its mount
         self._made.cleanup()
+
+    def detach(self) -> None:
+        """Takes the mount out of the tree of folders; files that are open stay so."""
+        subprocess.run(["umount", "--lazy", str(self.target)], check=False, capture_output=True)
+
+    def kill(self) -> None:
+        """From now on there is no answer but an error, as of a server that is gone for good."""
+        self._process.kill()
+        self._process.wait()
 
     def counts(self) -> dict[str, int]:
         """Requests so far: lookup, absent (a look-up of what is not there), getattr, readlink, open, opendir, readdir,
