@@ -64,12 +64,12 @@ def main() -> int:
             other = next(each for each in SUPPORTED if each != version)
             told = run([python, "-c", "import platform, torch; print(platform.python_version(), torch.__version__)"])
             found[version] = {"python": told.split()[0], "torch": told.split()[1]}
-            for title, pyz in (("for all", "all"), ("for it alone", version), ("from the text", other)):
+            for title, which in (("for all", "all"), ("for it alone", version), ("from the text", other)):
                 tell(version, title)
-                found[version][title] = trained(python, files[pyz], folder / f"{version} {title}", text)
+                found[version][title] = trained(python, files[which], folder / f"{version} {title}", text)
         sizes = {what: pyz.stat().st_size for what, pyz in files.items()}
-    runs = [losses for row in found.values() for losses in row.values() if isinstance(losses, list)]
-    same = all(losses == runs[0] for losses in runs) and len(runs[0]) == UPDATES
+    runs = [value for row in found.values() for value in row.values() if isinstance(value, list)]
+    same = all(each == runs[0] for each in runs) and len(runs[0]) == UPDATES
     print(f"{len(runs)} runs on {len(found)} Pythons: losses {'the same' if same else 'DIFFERENT'}; sizes {sizes}")
     write("one-file", {"same_losses": same, "runs": len(runs), "bytes": sizes, "pythons": found}, arguments)
     return 0 if same else 1
