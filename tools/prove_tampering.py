@@ -24,6 +24,7 @@ import trainer_boot.layout as layout
 from tools.proof import ROOT, need_pyz, write
 from tools.proof import parser as proof_parser
 from tools.tampering import Shown, Victim, change, judge, run, shows
+from trainer_boot.bundle_file import BundleFile
 
 MAIN = "__main__"
 
@@ -85,6 +86,13 @@ def prove(victim: Victim, kept: Kept, seeds: range, limit: int, jobs: int, pytho
             yield row
 
 
+def started_by(python: str, pyz: Path) -> str:
+    """The interpreter, and whether there is code for it in the file."""
+    told = run(["-c", "import platform; print(platform.python_version())"], pyz, python).output.strip()
+    served = BundleFile(str(pyz)).pythons
+    return f"Python {told}" + ("" if told.rpartition(".")[0] in served else ", for which there is no code in the file")
+
+
 def counts(rows: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
     """Kind -> outcome -> how many."""
     found: dict[str, Counter[str]] = {}
@@ -125,7 +133,7 @@ def main() -> int:
             "file_sha256": digest,
             "file_commit": victim.commit,
             "bytes": len(victim.data),
-            "started_by": arguments.python.rpartition("/")[2] if arguments.python != sys.executable else "python",
+            "started_by": started_by(arguments.python, victim.path),
             "changes": len(rows),
             "silent": len(silent),
             "outcomes": counts(counted),

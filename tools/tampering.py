@@ -30,7 +30,7 @@ for path in sorted(members.files):
 for name in sorted(finder.modules):
     total.update((loader.get_source(name) or "").encode())
     loader.get_code(name)
-    total.update(loader.stored_code(name))
+    total.update(loader.stored_code(name) if loader.has_code else b"")
 import importlib, packaging.markers, packaging.specifiers, packaging.version
 from importlib import metadata, resources
 said = [str(sorted(map(packaging.version.Version, ["1.0", "1.0rc1", "2!0.1", "1.0.post3+a.b"])))]

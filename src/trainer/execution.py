@@ -7,7 +7,7 @@ import sys
 from trainer import start_policy, startup
 from trainer.errors import UserError
 from trainer.imports import PARENT, why_not_forked
-from trainer.launch.detect import World, detect
+from trainer.launch.detect import LOCAL_BUILD, World, detect
 from trainer.launch.stop import INTERRUPTED, SIGNALS
 from trainer.leaving import exit_status
 from trainer.program import Program
@@ -16,6 +16,8 @@ from trainer.schema import Start
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from trainer_boot.layers import Note
+
+AGREE_SECONDS = 600.0
 
 
 def load(program: Program, start: Start, world: World) -> "list[Note]":
@@ -48,6 +50,10 @@ def alone(program: Program, start: Start, world: World) -> int:
     notes = load(program, start, world)
     if start.report:
         _show(notes, world)
+    if world.launcher == "torchrun":
+        from trainer.launch import comm
+
+        comm.agree(world, AGREE_SECONDS)
     try:
         program.run()
     except SystemExit as leaving:
@@ -68,6 +74,7 @@ def alone(program: Program, start: Start, world: World) -> int:
 def rank(program: Program, start: Start, max_restarts: int, notes: "list[Note]") -> int:
     """One rank of several that were started here, from after its imports to its end."""
     from trainer.launch import child, meeting
+    from trainer.launch.agreement import own_build, require_build_of_parent
 
     world = detect(os.environ)
     child.start_child(world)
@@ -76,6 +83,7 @@ def rank(program: Program, start: Start, max_restarts: int, notes: "list[Note]")
     if start.report and world.rank == 0:
         _show(notes, world)
     try:
+        require_build_of_parent(world.rank, own_build(), os.environ[LOCAL_BUILD])
         program.run()
         status = 0
     except BaseException as error:

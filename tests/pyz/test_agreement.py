@@ -48,11 +48,14 @@ def test_ranks_started_by_hand(two: Path) -> None:
         assert rank.returncode == 3
 
 
-def test_ranks_started_by_torchrun(two: Path) -> None:
+@pytest.mark.parametrize("words", [[*WORDS, "--run.folder", "torchrun"], ["exec", "program.py"]])
+def test_ranks_started_by_torchrun(two: Path, words: list[str]) -> None:
+    (two / "program.py").write_text("import torch\nprint('ran')\n")
     script = f'exec {sys.executable} {two}/$RANK.pyz "$@"'
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python"]
-    command += ["sh", "-c", script, "sh", *WORDS, "--run.folder", "torchrun"]
-    done = subprocess.run(command, cwd=two, capture_output=True, text=True, check=False, timeout=100)
-    assert done.returncode == 1
+    done = subprocess.run(
+        [*command, "sh", "-c", script, "sh", *words], cwd=two, capture_output=True, text=True, check=False, timeout=100
+    )
+    assert (done.returncode, done.stdout) == (1, "")
     assert "the ranks do not run the same build: rank 1 on " in done.stderr
     assert not (two / "torchrun" / "metrics.jsonl").exists()

@@ -112,7 +112,8 @@ def test_all_contenders_of_a_step_do_the_same_work() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["typecheck", "bench_startup", "bench_step", "prove_build", "prove_tampering", "startup_scale"]
+    "name",
+    ["typecheck", "bench_startup", "bench_step", "prove_build", "prove_tampering", "prove_one_file", "startup_scale"],
 )
 def test_every_tool_explains_itself(name: str) -> None:
     assert "uv run" in tool(name, "--help")

@@ -67,6 +67,20 @@ def init(world: World, device: str, backend: str, timeout_seconds: float) -> Non
         ) from error
 
 
+def agree(world: World, timeout_seconds: float) -> None:
+    """Before a program of the user's own makes the process group: UserError where the ranks do not run the same build.
+
+    Only under a torchrun that holds the store; else rank 0 would have to, at the port that the program will want.
+    """
+    if world.world_size == 1 or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return
+    try:
+        store = _meet(world, datetime.timedelta(seconds=timeout_seconds))
+        require_same_build(store, world.rank, world.world_size, own_build())
+    except (RuntimeError, OSError) as error:
+        raise UserError(f"the ranks did not come together: {error}", "look first at ranks that have failed") from error
+
+
 def _meet(world: World, timeout: datetime.timedelta) -> "Store":
     """The store that all ranks see; as init_process_group would make it."""
     from torch.distributed.rendezvous import rendezvous
