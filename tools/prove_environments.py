@@ -51,20 +51,25 @@ def main() -> int:
         place.older, place.newer = options.folder / "older.pyz", options.folder / "newer.pyz"
         print(json.dumps(trials.TRIALS[options.inside](place, options.address)))
         return 0
-    found: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.exists() and not options.no_json else {}
     with tempfile.TemporaryDirectory(prefix="prove-environments-", dir=options.folder) as name:
         Path(name).chmod(0o755)
         if options.real:
-            real = found.setdefault("real", {})
             for part in options.real.split(","):
-                real[part] = REAL[part](_bench(Path(name), need_pyz(options.pyz)), Path(name))
-                print(json.dumps(real[part], indent=1), flush=True)
+                result = REAL[part](_bench(Path(name), need_pyz(options.pyz)), Path(name))
+                print(json.dumps(result, indent=1), flush=True)
+                _keep("real", {part: result}, options)
         else:
-            found["small_wheels"] = _small(Path(name), options)
+            _keep("small_wheels", _small(Path(name), options), options)
+    return 0
+
+
+def _keep(section: str, result: dict[str, Any], options: Any) -> None:
+    """Writes it beside what the file has of other parts now."""
+    found: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.exists() and not options.no_json else {}
+    found[section] = {**found.get(section, {}), **result}
     for key in ("commit", "python", "torch", "cores"):
         found.pop(key, None)
     write("environments", found, options)
-    return 0
 
 
 def _small(folder: Path, options: Any) -> dict[str, Any]:
