@@ -13,6 +13,7 @@ ends, beside what the file has of the others.
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -29,6 +30,8 @@ from tools.proof import parser as proof_parser
 
 RESULT = ROOT / "docs" / "proofs" / "environments.json"
 ROUNDS = 15
+PREFIX = "prove-environments-"
+TEMPORARY = re.compile(rf"/[\w./-]*{PREFIX}\w+")
 
 
 def main() -> int:
@@ -51,7 +54,7 @@ def main() -> int:
         place.older, place.newer = options.folder / "older.pyz", options.folder / "newer.pyz"
         print(json.dumps(trials.TRIALS[options.inside](place, options.address)))
         return 0
-    with tempfile.TemporaryDirectory(prefix="prove-environments-", dir=options.folder) as name:
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=options.folder) as name:
         Path(name).chmod(0o755)
         if options.real:
             for part in options.real.split(","):
@@ -66,7 +69,8 @@ def main() -> int:
 def _keep(section: str, result: dict[str, Any], options: Any) -> None:
     """Writes it beside what the file has of other parts now."""
     found: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.exists() and not options.no_json else {}
-    found[section] = {**found.get(section, {}), **result}
+    told: dict[str, Any] = json.loads(TEMPORARY.sub("FOLDER", json.dumps(result)))
+    found[section] = {**found.get(section, {}), **told}
     for key in ("commit", "python", "torch", "cores"):
         found.pop(key, None)
     write("environments", found, options)
