@@ -164,7 +164,7 @@ def told(text: str, program: str, place: str) -> Refused:
     if cause in ("read-only", "permission"):
         return Refused(f"{program} may not write: {_line(text, cause)}", "name another store: --store FOLDER", 1)
     if cause == "hash":
-        what = f"what the index serves is not what was locked: {_line(text, 'hash')}"
+        what = f"what the index serves is not what was locked: {_line(text, 'hash').split('. ')[0]}"
         return Refused(f"{what}; nothing was changed", "do not use that index; try another mirror, or lock again")
     if cause == "network":
         return Refused(
