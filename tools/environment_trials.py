@@ -188,7 +188,7 @@ def read_only(place: Place, address: str) -> Result:
     if there.returncode or "there already" not in there.stdout or whole(bench) != "whole":
         raise Broken(there.stderr)
     other = place.bench("read-only", place.older, address)
-    refused = _refusal(other.run("env", "create", "--no-snapshot"), "can't be written")
+    refused = _refusal(other.run("env", "create", "--no-snapshot"), "can't be written: read-only file system")
     for words in (["rollback"], ["prune"]):
         done = bench.run("env", *words)
         if done.returncode == 0 or "Traceback" in done.stderr:

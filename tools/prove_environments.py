@@ -13,6 +13,7 @@ ends, beside what the file has of the others.
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -29,6 +30,8 @@ from tools.proof import parser as proof_parser
 
 RESULT = ROOT / "docs" / "proofs" / "environments.json"
 ROUNDS = 15
+PREFIX = "prove-environments-"
+TEMPORARY = re.compile(rf"/[\w./-]*{PREFIX}\w+")
 
 
 def main() -> int:
@@ -51,20 +54,26 @@ def main() -> int:
         place.older, place.newer = options.folder / "older.pyz", options.folder / "newer.pyz"
         print(json.dumps(trials.TRIALS[options.inside](place, options.address)))
         return 0
-    found: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.exists() and not options.no_json else {}
-    with tempfile.TemporaryDirectory(prefix="prove-environments-", dir=options.folder) as name:
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=options.folder) as name:
         Path(name).chmod(0o755)
         if options.real:
-            real = found.setdefault("real", {})
             for part in options.real.split(","):
-                real[part] = REAL[part](_bench(Path(name), need_pyz(options.pyz)), Path(name))
-                print(json.dumps(real[part], indent=1), flush=True)
+                result = REAL[part](_bench(Path(name), need_pyz(options.pyz)), Path(name))
+                print(json.dumps(result, indent=1), flush=True)
+                _keep("real", {part: result}, options)
         else:
-            found["small_wheels"] = _small(Path(name), options)
+            _keep("small_wheels", _small(Path(name), options), options)
+    return 0
+
+
+def _keep(section: str, result: dict[str, Any], options: Any) -> None:
+    """Writes it beside what the file has of other parts now."""
+    found: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.exists() and not options.no_json else {}
+    told: dict[str, Any] = json.loads(TEMPORARY.sub("FOLDER", json.dumps(result)))
+    found[section] = {**found.get(section, {}), **told}
     for key in ("commit", "python", "torch", "cores"):
         found.pop(key, None)
     write("environments", found, options)
-    return 0
 
 
 def _small(folder: Path, options: Any) -> dict[str, Any]:
@@ -106,9 +115,10 @@ def _made(bench: environments.Bench, folder: Path) -> dict[str, Any]:
     """Killed once, made, checked, trained in."""
     pyz = bench.file
     found: dict[str, Any] = {"bytes_of_the_file": pyz.stat().st_size, "killed": _killed_once(bench)}
-    began = time.perf_counter()
+    began, before = time.perf_counter(), _processor_seconds()
     made = bench.env("create")
     found["create_s"] = round(time.perf_counter() - began, 1)
+    found["create_processor_s"] = round(_processor_seconds() - before, 1)
     found |= {"packages": made["packages"], "mebibytes": made["size"] >> 20, "made_s": made["seconds"]}
     print(f"made: {found['create_s']} s, {found['packages']} packages, {found['mebibytes']:,} MiB", flush=True)
     python = f"{made['path']}/bin/python"

@@ -18,11 +18,18 @@ def need(*packages: str) -> None:
                 if not hasattr(error, "fix"):
                     raise
                 raise UserError(str(getattr(error, "what", error)), error.fix, 3) from None
-            bundle = startup.bundle_path()
+            bundled = startup.bundle_path() is not None
             raise UserError(
                 f"this interpreter, {sys.executable}, has no {package}",
-                f"run `{sys.executable} {bundle} env create`, then the same command again"
-                if bundle
+                f"run `{_words('env', 'create')}`, then the same command again"
+                if bundled
                 else "run it with the interpreter of the locked environment: `uv sync`, then `.venv/bin/python ...`",
                 3,
             )
+
+
+def _words(*words: str) -> str:
+    """The command that runs this trainer with these words, as a shell takes it."""
+    import shlex
+
+    return shlex.join([*startup.entry_command(), *words])

@@ -260,6 +260,7 @@ def test_packed_for_another_machine_and_python(tmp_path: Path) -> None:
     wheels.add("torch", "2.15.0")
     wheels.add_uv("0.13.9", real=False)
     file = environments.pyz(wheels.lock(tmp_path), tmp_path / "trainer.pyz")
+    (tmp_path / "packed" / ".fetched-999999999-killed").mkdir(parents=True)
     with environments.served(wheels.pages(tmp_path / "index")) as address:
         bench = Bench(tmp_path, file, address)
         packed = bench.env("pack", str(tmp_path / "packed"), "--python", "3.12", "--machine", other)

@@ -1,6 +1,7 @@
 """`trainer env create, pack, list, use, rollback, prune`: the environments that are kept."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -82,7 +83,7 @@ def _pack(keeper: "Keeper", folder: str, flags: Flags) -> int:
     assert isinstance(files, list)
     size = sum(each["size"] for each in files) / MEBIBYTE
     print(f"{folder}: {len(files)} wheels, {size:,.0f} MiB, for Python {content['python']} on {content['machine']}")
-    print(f"there: {sys.executable} {startup.bundle_path()} env create --from {folder}")
+    print(f"there: {shlex.join([*startup.entry_command(), 'env', 'create', '--from', folder])}")
     return 0
 
 
@@ -155,7 +156,8 @@ def _snapshot(stored: "Stored") -> None:
     variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
     if done.returncode:
-        why = (done.stderr.strip().splitlines() or [""])[0].removeprefix("error: ")
+        lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+        why = next((line for line in lines if line.startswith("error: ")), lines[-1]).removeprefix("error: ")
         print(f"note: no import snapshot: {why}", file=sys.stderr)
 
 

@@ -11,6 +11,7 @@ owner that TRAINER_ENV_OWNERS names, and nobody else can write them.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -143,7 +144,9 @@ class Store:
         for folder in (self.place, self.environments):
             require_trusted(folder)
         if not os.access(self.environments, os.W_OK | os.X_OK):
-            raise unwritable(self.place, PermissionError(13, "no permission to write"))
+            read_only = os.statvfs(self.environments).f_flag & os.ST_RDONLY
+            number = errno.EROFS if read_only else errno.EACCES
+            raise unwritable(self.place, OSError(number, os.strerror(number)))
 
 
 def default_place() -> str:
@@ -188,8 +191,6 @@ def require_trusted(path: str) -> None:
 
 def unwritable(place: str, error: OSError) -> Refused:
     """What to say where the store can't be written."""
-    import errno
-
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return no_room(place)
     return Refused(

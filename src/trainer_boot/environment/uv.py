@@ -7,7 +7,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import tempfile
 import zipfile
 
 from trainer_boot.environment import running, wheels
@@ -43,7 +42,7 @@ def locked(carried: Carried, store: Store, say: Say, wheelhouse: str | None = No
     if os.access(place, os.X_OK) and _is_own(folder) and _is_own(place):
         return place
     file = wheels.best(pin)
-    with tempfile.TemporaryDirectory(prefix=".uv-", dir=store.tools) as draft:
+    with wheels.draft_in(store.tools) as draft:
         if wheelhouse is None:
             say(f"uv {pin.version}: fetched, since there is none on PATH")
             wheels.fetch([(pin, file)], draft, say, carried.index)

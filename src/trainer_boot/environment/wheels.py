@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from trainer_boot.environment.carried import File, Pin
     from trainer_boot.environment.running import Say
 
+DRAFT = ".fetched-"
 SMALL = 20 << 20
 """Bytes up to which wheels are fetched together."""
 OLDEST_LIBRARY = 28
@@ -129,7 +131,7 @@ def fetch(
     batches += [[pair] for pair in waiting if pair[1].size > SMALL]
     if not batches:
         return
-    with tempfile.TemporaryDirectory(prefix=".fetched-", dir=folder) as draft:
+    with draft_in(folder) as draft:
         pip = _pip(draft)
         for number, batch in enumerate(batches, 1):
             size = sum(file.size for _, file in batch) / (1 << 20)
@@ -139,6 +141,14 @@ def fetch(
             for _, file in batch:
                 require_hash(os.path.join(draft, file.name), file)
                 os.rename(os.path.join(draft, file.name), os.path.join(folder, file.name))
+
+
+def draft_in(folder: str) -> tempfile.TemporaryDirectory[str]:
+    """A folder in it for what is not whole yet; those of processes that were killed go."""
+    for name in os.listdir(folder):
+        if name.startswith(DRAFT) and not os.path.exists(f"/proc/{name.removeprefix(DRAFT).partition('-')[0]}"):
+            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+    return tempfile.TemporaryDirectory(prefix=f"{DRAFT}{os.getpid()}-", dir=folder)
 
 
 def told(text: str, program: str, place: str) -> Refused:
@@ -154,7 +164,7 @@ def told(text: str, program: str, place: str) -> Refused:
     if cause in ("read-only", "permission"):
         return Refused(f"{program} may not write: {_line(text, cause)}", "name another store: --store FOLDER", 1)
     if cause == "hash":
-        what = f"what the index serves is not what was locked: {_line(text, 'hash')}"
+        what = f"what the index serves is not what was locked: {_line(text, 'hash').split('. ')[0]}"
         return Refused(f"{what}; nothing was changed", "do not use that index; try another mirror, or lock again")
     if cause == "network":
         return Refused(
