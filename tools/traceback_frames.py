@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-
 NEVER_FAIL = {"LOAD_CONST", "NOP", "RETURN_CONST", "RETURN_VALUE"}
 
 

@@ -30,7 +30,8 @@ from trainer_boot.members import SourceLoader, names_only
 
 AHEAD = (metadata, namespaces, paths, resources)  # not to be imported in the midst of a test that forbids it
 KINDS = ("code", "minified", "source")  # code of plain text, code of minified text, no code for this Python
-STUBS = ("trainer_boot/__init__.py", "trainer_boot/layout.py", "trainer_boot/finder.py", "trainer_boot/__main__.py")
+_BOOT = {*layout.BOOT_MODULES, "trainer_boot.__main__", *getattr(layout, "SOURCE_MODULES", ())} - {"trainer_boot"}
+STUBS = ("trainer_boot/__init__.py", *sorted(name.replace(".", "/") + ".py" for name in _BOOT))  # empty: none starts
 
 Contents = dict[str, bytes]
 
