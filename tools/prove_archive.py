@@ -263,7 +263,7 @@ def on_a_server(bed_: Bed, kind: str, number: int) -> str:
 
 def kinds() -> dict[str, Callable[[Bed, str, int], str]]:
     """All that can happen."""
-    found = dict.fromkeys(ACTS, alone)
+    found: dict[str, Callable[[Bed, str, int], str]] = dict.fromkeys(ACTS, alone)
     found |= dict.fromkeys([f"forks, {act}" for act in ("cp", "mv", "rm", "truncated")], with_children)
     methods = ("spawn", "forkserver")
     found |= dict.fromkeys([f"{method}, {act}" for method in methods for act in ("cp", "mv", "rm")], with_children)
@@ -296,7 +296,7 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="archive-")))
         bed.CODE = folder / "code"
-        beds = [
+        own, other = [
             bed.archive(folder / f"{name}.pyz", files(name == "own"), "app:main", minify=True)
             for name in ("own", "other")
         ]
@@ -309,7 +309,7 @@ def main() -> None:
             for round_ in range(arguments.rounds):
                 number += 1
                 draw = random.Random(f"{arguments.seed} {kind} {round_}")
-                outcome = trial(Bed(folder, *beds, draw, pythons[round_ % len(pythons)]), kind, number)
+                outcome = trial(Bed(folder, own, other, draw, pythons[round_ % len(pythons)]), kind, number)
                 if outcome not in ("own", "told") or (kind.endswith(MUST_GO_ON) and outcome != "own"):
                     wrong.append(f"{kind}, round {round_}: {outcome}")
                     outcome = "WRONG"

@@ -58,7 +58,7 @@ def of_archive(path: str) -> dict[str, Any]:
     sys.argv = [path, "exec", os.devnull]
     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
         runpy.run_path(path)  # not as __main__: it boots, and starts nothing
-    finder = next(each for each in sys.meta_path if type(each).__name__ == "BundleFinder")
+    finder: Any = next(each for each in sys.meta_path if type(each).__name__ == "BundleFinder")
     assert finder.loader.has_code
     found = {}
     for name in finder.modules:

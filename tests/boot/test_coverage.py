@@ -55,9 +55,10 @@ def test_the_report_of_the_file_is_that_of_its_sources(tmp_path: Path) -> None:
     settings = tmp_path / "settings"
     settings.write_text(SETTINGS.format(folder=sources))
     reports = []
-    for name, started in (("plain", [sources / "plain.py"]), ("bundled", [tmp_path / "start.py", built])):
+    started: dict[str, list[str]] = {"plain": [f"{sources}/plain.py"], "bundled": [f"{tmp_path}/start.py", str(built)]}
+    for name, program in started.items():
         data = [f"--rcfile={settings}", f"--data-file={tmp_path}/{name}"]
-        words = ["-m", "coverage", "run", *data, "--include=*/pack/*", *started]
+        words = ["-m", "coverage", "run", *data, "--include=*/pack/*", *program]
         assert bed.lines(bed.run(words, folder=tmp_path)) == ["[1, 1]"]
         combined = [f"--rcfile={settings}", f"--data-file={tmp_path}/{name}-combined"]
         bed.lines(bed.run(["-m", "coverage", "combine", *combined, f"{tmp_path}/{name}"], folder=tmp_path))
