@@ -19,7 +19,7 @@ import trainer_boot.layout as layout
 from build.archive import Zip, deflated
 from build.compile import CodeSection
 from build.errors import BuildError
-from build.tree import File, Tree
+from build.tree import Tree
 
 ENTRY = "trainer.cli:program"
 BOOT_MAIN = "trainer_boot.__main__"

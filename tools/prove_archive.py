@@ -10,6 +10,7 @@ one, under another for which the archive has no code.
 """
 
 import collections
+import json
 import os
 import random
 import select
@@ -25,8 +26,8 @@ from pathlib import Path
 
 from tests.beds import slowfs
 from tests.boot import bed
+from tools.proof import ROOT, write
 from tools.proof import parser as proof_parser
-from tools.proof import write
 
 COUNT = 60
 OWN = sum(range(COUNT))
@@ -95,8 +96,8 @@ def files(own: bool) -> bed.Files:
     made: dict[str, str | bytes] = {"lazy/__init__.py": "", "app.py": JOB}
     for i in range(COUNT):
         value = i if own or i % 2 else i + 1000
-        made[f"lazy/m{i:02d}.py"] = f"VALUE = {value}\nPAD = {f'm{i:02d} ' * 400!r}\n"
-        made[f"lazy/data/m{i:02d}.txt"] = f"m{i:02d} {value} " + "x" * (500 + i)
+        made[f"lazy/m{i:02d}.py"] = f"VALUE = {value}\nPAD = {f'm{i:02d} ' * 5000!r}\n"
+        made[f"lazy/data/m{i:02d}.txt"] = f"m{i:02d} {value} " + random.Random(i).randbytes(20_000).hex()
     return made
 
 
@@ -262,11 +263,19 @@ def on_a_server(bed_: Bed, kind: str, number: int) -> str:
 
 def kinds() -> dict[str, Callable[[Bed, str, int], str]]:
     """All that can happen."""
-    found = dict.fromkeys(ACTS, alone)
+    found: dict[str, Callable[[Bed, str, int], str]] = dict.fromkeys(ACTS, alone)
     found |= dict.fromkeys([f"forks, {act}" for act in ("cp", "mv", "rm", "truncated")], with_children)
     methods = ("spawn", "forkserver")
     found |= dict.fromkeys([f"{method}, {act}" for method in methods for act in ("cp", "mv", "rm")], with_children)
     return found | dict.fromkeys(["unmounted", "server killed"], on_a_server)
+
+
+def before(result: dict[str, int]) -> dict[str, dict[str, int]]:
+    """What an earlier call with the same numbers has found of other kinds."""
+    place = ROOT / "docs" / "proofs" / "archive.json"
+    known = json.loads(place.read_text()) if place.exists() else {}
+    same = all(known.get(name) == value for name, value in result.items())
+    return dict(known["outcomes"]) if same else {}
 
 
 def main() -> None:
@@ -287,7 +296,7 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="archive-")))
         bed.CODE = folder / "code"
-        beds = [
+        own, other = [
             bed.archive(folder / f"{name}.pyz", files(name == "own"), "app:main", minify=True)
             for name in ("own", "other")
         ]
@@ -300,7 +309,7 @@ def main() -> None:
             for round_ in range(arguments.rounds):
                 number += 1
                 draw = random.Random(f"{arguments.seed} {kind} {round_}")
-                outcome = trial(Bed(folder, *beds, draw, pythons[round_ % len(pythons)]), kind, number)
+                outcome = trial(Bed(folder, own, other, draw, pythons[round_ % len(pythons)]), kind, number)
                 if outcome not in ("own", "told") or (kind.endswith(MUST_GO_ON) and outcome != "own"):
                     wrong.append(f"{kind}, round {round_}: {outcome}")
                     outcome = "WRONG"
@@ -310,7 +319,8 @@ def main() -> None:
     for line in wrong:
         print(line)
     print(f"{number} rounds, {len(wrong)} wrong")
-    write("archive", {"rounds of each": arguments.rounds, "seed": arguments.seed, "outcomes": found}, arguments)
+    result = {"rounds of each": arguments.rounds, "seed": arguments.seed}
+    write("archive", {**result, "outcomes": {**before(result), **found}}, arguments)
     if wrong:
         raise SystemExit(1)
 

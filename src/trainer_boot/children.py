@@ -8,12 +8,14 @@ a child is told.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from trainer_boot.finder import RESTART, BundleError
 from trainer_boot.layout import HEADER_SIZE, word
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from trainer_boot.finder import Archive
 
 

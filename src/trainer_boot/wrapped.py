@@ -1,8 +1,12 @@
 """A loader in the place of another one, for a module whose body is to run otherwise, or later."""
 
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
 
 
 class Wrapped:

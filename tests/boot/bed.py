@@ -107,6 +107,7 @@ def run(
     python: str = sys.executable,
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    timeout: float = 120,
 ) -> "subprocess.CompletedProcess[str]":
     """Runs it to its end, away from the checkout (`folder`, or the archive's own), isolated from site-packages."""
     words = [place] if isinstance(place, Path) else list(place)
@@ -117,7 +118,7 @@ def run(
         text=True,
         env={**variables, **(environment or {})},
         cwd=folder or Path(words[-1]).parent,
-        timeout=120,
+        timeout=timeout,
         check=False,
     )
 

@@ -88,13 +88,12 @@ KERNEL = '''
 '''
 
 
-@pytest.mark.parametrize("minify", [False, True])
-def test_torch_compiles_what_is_bundled(tmp_path: Path, minify: bool) -> None:
+def test_torch_compiles_what_is_bundled(tmp_path: Path) -> None:
     files: bed.Files = {
         "pack/__init__.py": "",
         "pack/model.py": MODEL,
         "app.py": """
-            import inspect, sys, warnings
+            import warnings
             warnings.simplefilter("ignore")
             import torch
             from pack import model
@@ -106,31 +105,29 @@ def test_torch_compiles_what_is_bundled(tmp_path: Path, minify: bool) -> None:
                 block = model.Block(8)
                 print(torch.equal(torch.jit.script(block)(x.abs()), block(x.abs())))
                 print(torch.ops.pack.twice.default._schema)
-                torch.library.opcheck(model.twice, (x.clone().requires_grad_(), 2))
-                if sys.argv[1:]:
-                    from torch._inductor import config
-                    config.compile_threads, config.worker_start_method = 2, "subprocess"
-                    weight = torch.randn(8, 8, requires_grad=True)
-                    compiled = torch.compile(model.step, fullgraph=True)
-                    plain = model.step(x, weight)
-                    (wanted,) = torch.autograd.grad(plain, weight)
-                    found = compiled(x, weight)
-                    (gradient,) = torch.autograd.grad(found, weight)
-                    print(torch.allclose(found, plain, rtol=1e-5), torch.allclose(gradient, wanted, rtol=1e-4))
-                    broken = torch.compile(model.Block(8))
-                    print(torch.allclose(broken(x), broken._orig_mod(x)), type(broken._orig_mod).__module__)
-                    from torch._inductor.compile_worker.subproc_pool import SubprocPool
-                    pool = SubprocPool(1)
-                    print(pool.submit(sum, [1, 2]).result())
-                    pool.shutdown()
+                weight = torch.randn(8, 8, requires_grad=True)
+                plain = model.step(x, weight)
+                (gradient,) = torch.autograd.grad(plain, weight)
+                eager = torch.compile(model.step, fullgraph=True, backend="aot_eager")
+                found = eager(x, weight)
+                print(torch.equal(found, plain), torch.equal(torch.autograd.grad(found, weight)[0], gradient))
+                from torch._inductor import config
+                config.compile_threads, config.worker_start_method = 2, "subprocess"
+                config.cpp.simdlen = 1  # else it tries out what the processor has
+                with torch.no_grad():
+                    print(torch.allclose(torch.compile(model.step, fullgraph=True)(x, weight), plain, rtol=1e-5))
+                from torch._inductor.compile_worker.subproc_pool import SubprocPool
+                pool = SubprocPool(1)
+                print(pool.submit(sum, [1, 2]).result())
+                pool.shutdown()
                 print(type(model.__loader__).__name__)
         """,
     }
-    built = bed.archive(tmp_path / "app.pyz", files, "app:main", minify=minify)
+    built = bed.archive(tmp_path / "app.pyz", files, "app:main", minify=True)
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
     expected = ["True True", "True", "pack::twice(Tensor x, SymInt n) -> Tensor"]
-    expected += ["True True", "True pack.model", "3"] if minify else []
-    done = bed.run(built, *(["compile"] if minify else []), environment=environment)
+    expected += ["True True", "True", "3"]
+    done = bed.run(built, environment=environment, timeout=280)
     assert bed.lines(done) == [*expected, "BundleLoader"]
 
 
@@ -141,19 +138,20 @@ def test_triton_finds_its_kernels(tmp_path: Path) -> None:
         "pack/__init__.py": "",
         "pack/kernel.py": KERNEL,
         "app.py": """
-            import ast
+            import ast, inspect
             from pack import kernel
             from triton.backends.compiler import GPUTarget
             from triton.compiler import ASTSource, compile
             def main():
-                print(ast.unparse(kernel.add.parse()).splitlines()[1].strip(), "nobody" in kernel.add.raw_src[-2])
-                print(kernel.add.starting_line_number, len(kernel.add.cache_key) > 60)
+                print(kernel.add.starting_line_number, "".join(kernel.add.raw_src) == inspect.getsource(kernel.add.fn))
+                print(ast.get_docstring(kernel.add.parse().body[0]), "nobody" in kernel.add.src)
                 source = ASTSource(kernel.add, {"x_ptr": "*fp32", "y_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"},
                                    {"BLOCK": 128})
                 made = compile(source, target=GPUTarget("cuda", 90, 32))
-                print(sorted(made.asm)[:1], "helper" in made.asm["ttir"], "kernel.py" in made.asm["ttir"])
+                print("tt.store" in made.asm["ttir"], "pack/kernel.py" in made.asm["ttir"], ".entry" in made.asm["ptx"])
         """,
     }
     built = bed.archive(tmp_path / "app.pyz", files, "app:main", minify=True)
     environment = {"TRITON_CACHE_DIR": str(tmp_path / "cache")}
-    print(bed.lines(bed.run(built, environment=environment)))
+    shown = bed.lines(bed.run(built, environment=environment, timeout=280))
+    assert shown == ["11 True", "A docstring of the kernel. True", "True True True"]

@@ -8,6 +8,7 @@
 import io
 import json
 import os
+import shutil
 import sys
 import tempfile
 import traceback
@@ -56,7 +57,8 @@ class Result(unittest.TestResult):
     def addFailure(self, test: Any, error: Any) -> None:
         self._row(test, "failed", "".join(traceback.format_exception(*error)))
 
-    addError = addFailure
+    def addError(self, test: Any, error: Any) -> None:
+        self.addFailure(test, error)
 
     def addSubTest(self, test: Any, subtest: Any, error: Any) -> None:
         if error is not None:
@@ -75,7 +77,8 @@ def main() -> None:
             adapter = bundles.Bundles(maker, [bundles.temporary(), *selection.fixture_folders()])
             selection.pretend(adapter)
             adapter.install()
-        os.mkdir(place := os.path.join(folder, "..", f"work-{os.getpid()}"))
+        place = Path(folder).parent / f"work-{os.getpid()}"
+        place.mkdir()
         os.chdir(place)
         result = Result(maker)
         captured = io.StringIO()
@@ -93,8 +96,6 @@ def main() -> None:
         finally:
             sys.stdout, sys.stderr = output, errors
             os.chdir("/")
-            import shutil
-
             shutil.rmtree(place, ignore_errors=True)
     json.dump(result.rows, output)
 

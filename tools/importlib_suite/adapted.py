@@ -142,7 +142,8 @@ def _read_by_ours(module: Any, adapter: Bundles) -> None:
         found = adapter.find_spec("namespacedata01")
         assert isinstance(found.loader, SpreadLoader)
         assert list(found.submodule_search_locations) == list(path)
-        return found.loader.get_resource_reader("namespacedata01")
+        made: PortionsReader = found.loader.get_resource_reader("namespacedata01")
+        return made
 
     class Meta(type):
         def __call__(cls, *folders: Any) -> Any:

@@ -5,6 +5,7 @@ lay where the fixture lies. Its BundleFinder and path hook then answer in the pl
 never see the fixture. Standard library only: it runs in every Python that is judged.
 """
 
+import marshal
 import os
 import sys
 import tempfile
@@ -30,7 +31,8 @@ from trainer_boot.members import SourceLoader, names_only
 
 AHEAD = (metadata, namespaces, paths, resources)  # not to be imported in the midst of a test that forbids it
 KINDS = ("code", "minified", "source")  # code of plain text, code of minified text, no code for this Python
-STUBS = ("trainer_boot/__init__.py", "trainer_boot/layout.py", "trainer_boot/finder.py", "trainer_boot/__main__.py")
+_BOOT = {*layout.BOOT_MODULES, "trainer_boot.__main__", *getattr(layout, "SOURCE_MODULES", ())} - {"trainer_boot"}
+STUBS = ("trainer_boot/__init__.py", *sorted(name.replace(".", "/") + ".py" for name in _BOOT))  # empty: none starts
 
 Contents = dict[str, bytes]
 
@@ -86,7 +88,7 @@ class Maker:
             loader: BundleLoader = SourceLoader(archive, contents[2], 0)
         else:
             section, index = _section(data)
-            contents = layout.marshal.loads(index)
+            contents = marshal.loads(index)
             loader = BundleLoader(archive, contents[2], section)
         finder = BundleFinder(loader, contents)
         for path in STUBS:
@@ -125,7 +127,7 @@ class Bundles:
         self.maker = maker
         self.fixed: list[BundleFinder] = []
         self.partly: dict[str, Contents] = {}  # entries of `sys.path` that hold more than the fixture
-        self.texts: Contents = {}  # of what a test has compiled
+        self.texts: dict[bytes, bytes] = {}  # of what a test has compiled
         self._roots = tuple(roots)
         self._own = str(maker.folder) + "/"
 
@@ -236,23 +238,21 @@ class Fresh:
         """As ours."""
 
 
-def _contents(place: str, texts: Contents | None = None) -> Contents | None:
+def _contents(place: str, texts: "dict[bytes, bytes] | None" = None) -> Contents | None:
     """The files of a folder or zip, without what Python has made there; None if it is neither. `texts`: of bytecode."""
-    found: Contents = {}
-    if os.path.isdir(place):
-        for folder, folders, names in os.walk(place):
-            folders[:] = [name for name in folders if name != "__pycache__"]
-            paths = [os.path.join(folder, name) for name in names]
-            found |= {os.path.relpath(path, place): Path(path).read_bytes() for path in paths if os.path.isfile(path)}
-    elif os.path.isfile(place) and zipfile.is_zipfile(place):
+    path = Path(place)
+    if path.is_dir():
+        files = [each for each in path.rglob("*") if each.is_file() and "__pycache__" not in each.parts]
+        found = {each.relative_to(path).as_posix(): each.read_bytes() for each in files}
+    elif path.is_file() and zipfile.is_zipfile(place):
         with zipfile.ZipFile(place) as archive:
             found = {info.filename: archive.read(info) for info in archive.infolist() if not info.is_dir()}
     else:
         return None
-    for path in [path for path in found if path.endswith((".pyc", ".pyo"))]:
-        code = found.pop(path)
+    for name in [name for name in found if name.endswith((".pyc", ".pyo"))]:
+        code = found.pop(name)
         if texts and code in texts:
-            found.setdefault(path[:-1], texts[code])
+            found.setdefault(name[:-1], texts[code])
     return found
 
 
@@ -260,11 +260,11 @@ def below(root: str, *folders: str) -> Contents:
     """The files of these folders or of single files under `root`, by their paths from there."""
     found: Contents = {}
     for folder in folders:
-        place = os.path.join(root, folder)
-        if os.path.isfile(place):
-            found[folder] = Path(place).read_bytes()
+        place = Path(root, folder)
+        if place.is_file():
+            found[folder] = place.read_bytes()
         else:
-            found |= {f"{folder}/{path}": data for path, data in (_contents(place) or {}).items()}
+            found |= {f"{folder}/{path}": data for path, data in (_contents(str(place)) or {}).items()}
     return found
 
 

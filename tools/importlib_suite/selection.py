@@ -62,8 +62,8 @@ def _exists(name: str) -> bool:
 
 def fixture_folders() -> list[str]:
     """Those of the interpreter's own that tests put on `sys.path`."""
-    suite = os.path.join(LIBRARY, *SUITE.split("."))
-    return [os.path.join(suite, *parts) for parts in (("namespace_pkgs",), ("resources", "zipdata"), ("zipdata",))]
+    suite = Path(LIBRARY, *SUITE.split("."))
+    return [str(suite / part) for part in ("namespace_pkgs", "resources/zipdata", "zipdata")]
 
 
 def pretend(adapter: Bundles) -> None:
@@ -72,9 +72,10 @@ def pretend(adapter: Bundles) -> None:
     found += ["test/inspect_fodder.py", "test/inspect_fodder2.py"]
     found += ["test/test_inspect/inspect_fodder.py", "test/test_inspect/inspect_fodder2.py"]
     there = [path for path in found if Path(LIBRARY, path).exists()]
-    for place in {os.path.join(LIBRARY, "test", "test_importlib", part).rstrip("/") for part in ("", "resources")}:
-        if Path(place, "namespacedata01").is_dir():
-            adapter.partly[place] = below(place, "namespacedata01")
+    suite = Path(LIBRARY, *SUITE.split("."))
+    for place in suite, suite / "resources":
+        if (place / "namespacedata01").is_dir():
+            adapter.partly[str(place)] = below(str(place), "namespacedata01")
     if there:
         adapter.pretend(LIBRARY, below(LIBRARY, *there))
 
