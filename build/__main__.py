@@ -18,11 +18,15 @@ from build.interpreters import find_interpreters
 from build.lock import read_lock
 from build.minify import minify, read_policy
 from build.provenance import facts
+from build.reach import Reach, reach
 from build.resolve import resolve
+from build.settings import read_settings
 from build.verify import verify
-from build.write import Draft, write
+from build.write import ENTRY, Draft, write
 
 ROOT = Path(__file__).parent.parent
+ENTRIES = (ENTRY.partition(":")[0], "trainer", "trainer_boot.__main__")
+"""Where the file may be entered besides its distributions' entry points."""
 EXAMPLES = """\
 examples:
   python -m build                                    dist/trainer.pyz with code for the running Python
@@ -51,7 +55,7 @@ def main() -> int:
 
 
 def build(options: argparse.Namespace) -> None:
-    """lock -> resolve -> collect -> minify -> compile -> write -> verify. BuildError."""
+    """lock -> resolve -> collect -> reach -> minify -> compile -> write -> verify. BuildError."""
     say = _silent if options.quiet else _say
     folder = ROOT / ".cache" / "build"
     originals: bool = options.sources
@@ -62,6 +66,12 @@ def build(options: argparse.Namespace) -> None:
         resolution = resolve(lock)
     with _stage("collect", say):
         tree = collect(resolution, ROOT, folder)
+    reached = Reach()
+    if options.reach:
+        with _stage("reach", say):
+            tree, reached = reach(tree, ENTRIES, read_settings(ROOT / "pyproject.toml")["keep"], folder / "reach")
+        if reached.left_out:
+            say(reached.table())
     for use in uses_of_file(tree):
         say(f"note: {use}")
     if options.minify:
@@ -73,6 +83,7 @@ def build(options: argparse.Namespace) -> None:
     with Draft(options.output.absolute()) as draft:
         with _stage("write", say):
             known = facts(ROOT, resolution.root.name, resolution.root.version or "", tree, sections)
+            known["left_out"] = reached.names()
             data = write(
                 tree,
                 sections,
@@ -106,6 +117,9 @@ def _parser() -> argparse.ArgumentParser:
         dest="sources",
         action="store_false",
         help="leave the authors' text of minified modules out: tracebacks show line numbers only",
+    )
+    parser.add_argument(
+        "--whole", dest="reach", action="store_false", help="ship bundled modules that the trainer can't reach too"
     )
     parser.add_argument("--no-minify", dest="minify", action="store_false", help="ship modules as they were written")
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")

@@ -26,7 +26,9 @@ class FolderFinder:
         if path.replace("/", ".") in self._finder.modules:
             return self._finder.find_spec(path.replace("/", "."))
         if path not in archive.members.folders:
-            return None
+            from trainer_boot.left_out import find
+
+            return find(self._finder, path.replace("/", "."))
         spec = ModuleSpec(fullname, None, is_package=True)
         spec.submodule_search_locations = [archive.prefix + path]
         return spec
