@@ -1,6 +1,7 @@
 """`python -m build`: the stages in order, each a value in and a value out."""
 
 import argparse
+import json
 import signal
 import sys
 import time
@@ -19,6 +20,7 @@ from build.lock import read_lock
 from build.minify import minify, read_policy
 from build.provenance import facts
 from build.reach import Reach, reach
+from build.report import report, table
 from build.resolve import resolve
 from build.settings import read_settings
 from build.verify import verify
@@ -76,8 +78,8 @@ def build(options: argparse.Namespace) -> None:
         say(f"note: {use}")
     if options.minify:
         with _stage("minify", say):
-            tree, report = minify(tree, read_policy(ROOT / "pyproject.toml"), folder / "minified")
-        say(report.table())
+            tree, minified = minify(tree, read_policy(ROOT / "pyproject.toml"), folder / "minified")
+        say(minified.table())
     with _stage("compile", say):
         sections = compile_code(tree, interpreters, Cache(folder / "code"))
     with Draft(options.output.absolute()) as draft:
@@ -96,6 +98,10 @@ def build(options: argparse.Namespace) -> None:
         with _stage("verify", say):
             verify(draft.path, tree, sections, originals=originals)
         draft.publish()
+    if options.report is not None:
+        found = report(tree, sections, reached, data)
+        options.report.write_text(json.dumps(found, indent=1) + "\n")
+        say(table(found))
     say(f"{options.output}: {len(data):,} bytes, code for Python {', '.join(each.version for each in interpreters)}")
 
 
@@ -122,6 +128,9 @@ def _parser() -> argparse.ArgumentParser:
         "--whole", dest="reach", action="store_false", help="ship bundled modules that the trainer can't reach too"
     )
     parser.add_argument("--no-minify", dest="minify", action="store_false", help="ship modules as they were written")
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", help="write there, as JSON, where the bytes are, and print it as a table"
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
     return parser
 
