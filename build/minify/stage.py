@@ -1,5 +1,6 @@
 """The stage: a tree of original modules -> the same tree with shorter ones."""
 
+import ast
 import zlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,10 @@ from build.minify.readers import reads_docstrings
 from build.minify.report import Refusal, Report, Row
 from build.minify.transform import PRINT, BrokenPromise, decode, transform_text
 from build.tree import File, Tree
+
+DEEPEST = 900
+"""Levels of a syntax tree that Python 3.11 and 3.12 still compile; a text may nest three times as deep, so that what is
+deeper is shipped, and compiled, as it was written."""
 
 Plan = dict[str, tuple[str, ...] | None]
 """Path of a module -> the passes it may go through; None: it is not to be touched."""
@@ -52,6 +57,8 @@ def _shorten(original: bytes, passes: tuple[str, ...]) -> Outcome:
     try:
         text = decode(original)
         module, effective = transform_text(text, passes)
+        if _is_too_deep(module):
+            raise RecursionError
         data, effective = render(module, text).encode(), (*effective, PRINT)
     except (RecursionError, MemoryError):
         refused = "nests too deep"
@@ -62,6 +69,15 @@ def _shorten(original: bytes, passes: tuple[str, ...]) -> Outcome:
     if refused is not None or len(data) >= len(original):
         data, effective = original, ()
     return Outcome(data, effective, refused, (_packed(original), _packed(data)))
+
+
+def _is_too_deep(module: ast.Module) -> bool:
+    level: list[ast.AST] = [module]
+    for _ in range(DEEPEST):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return False
+    return True
 
 
 def _outcome(file: File, passes: tuple[str, ...] | None, store: Cache) -> Outcome:
