@@ -96,13 +96,14 @@ def ranks(folder: Path | None, updates: int) -> dict[str, Any]:
 def rank(folder: str, updates: int) -> None:
     """One rank; rank 0 prints losses and a digest of the weights, as JSON."""
     if folder:
-        sys.meta_path.insert(0, Replaced(Path(folder)))  # type: ignore[arg-type]  # all that a finder needs
+        sys.meta_path.insert(0, Replaced(Path(folder)))
     import hashlib
 
     import torch
     import torch.distributed as dist
     from torch import nn
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    from torch.distributed.tensor import DTensor
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
@@ -119,12 +120,13 @@ def rank(folder: str, updates: int) -> None:
         for _ in range(updates):
             words = torch.randint(64, (8, 4))
             loss = nn.functional.cross_entropy(model(words).flatten(0, 1).float(), words.flatten())
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]  # torch has no hints for it
             optimizer.step()
             optimizer.zero_grad()
-            told["losses"].append(loss.item().hex())
+            told["losses"].append(float(loss).hex())
         total = hashlib.sha256()
         for parameter in model.parameters():
+            assert isinstance(parameter, DTensor)
             total.update(parameter.full_tensor().detach().numpy().tobytes())
         told.setdefault("weights", []).append(total.hexdigest())
     ours = [module for name, module in sys.modules.items() if f"{name}.".startswith(tuple(f"{p}." for p in PACKAGES))]
