@@ -7,7 +7,7 @@ from typing import Any
 from build.errors import BuildError
 
 TABLE = "trainer-build"
-KEYS = ("minify-exclude", "keep-docstrings", "strip-docstrings", "keep")
+KEYS = ("minify-exclude", "keep-docstrings", "strip-docstrings", "strip-annotations", "keep")
 
 
 def read_settings(pyproject: Path) -> dict[str, frozenset[str]]:

@@ -21,10 +21,12 @@ class Policy:
     """Minified, but with their docstrings, whether or not anything is seen to read them."""
     strip_docstrings: frozenset[str] = frozenset()
     """Without docstrings, although something in their distribution reads some: say so only of code that you know."""
+    strip_annotations: frozenset[str] = frozenset()
+    """Without the annotations of parameters and results: say so only of code that you know."""
 
 
 def read_policy(pyproject: Path) -> Policy:
-    """The policy of `[tool.trainer-build]`: `minify-exclude`, `keep-docstrings` and `strip-docstrings`, lists of names.
+    """The policy of `[tool.trainer-build]`: its lists of names but `keep`.
 
     The default where there is no such table. BuildError for a key or a value that is not understood.
     """
@@ -33,6 +35,7 @@ def read_policy(pyproject: Path) -> Policy:
         exclude=table["minify-exclude"],
         keep_docstrings=table["keep-docstrings"],
         strip_docstrings=table["strip-docstrings"],
+        strip_annotations=table["strip-annotations"],
     )
 
 

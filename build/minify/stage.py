@@ -10,6 +10,7 @@ from pathlib import Path
 from build.cache import Cache
 from build.minify.cache import Outcome, load, outcome_key, save
 from build.minify.passes.docstrings import Docstrings
+from build.minify.passes.signatures import Signatures
 from build.minify.policy import Policy, covers
 from build.minify.readers import reads_docstrings
 from build.minify.report import Refusal, Report, Row
@@ -99,7 +100,8 @@ def _passes_for(file: File, policy: Policy, readers: dict[str, str]) -> tuple[st
         return None
     read = file.package in readers and not covers(policy.strip_docstrings, file)
     keep = read or covers(policy.keep_docstrings, file)
-    return tuple(name for name in policy.passes if not (keep and name == Docstrings.name))
+    passes = tuple(name for name in policy.passes if not (keep and name == Docstrings.name))
+    return (*passes, Signatures.name) if covers(policy.strip_annotations, file) else passes
 
 
 def _docstring_readers(tree: Tree, policy: Policy) -> dict[str, str]:
