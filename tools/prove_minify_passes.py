@@ -22,7 +22,7 @@ import python_minifier
 from build.__main__ import ENTRIES
 from build.collect import collect
 from build.lock import read_lock
-from build.minify.passes import PASSES
+from build.minify.passes import ON_REQUEST, PASSES
 from build.minify.printing import Unprintable, render
 from build.minify.transform import decode, transform_text
 from build.reach import reach
@@ -74,6 +74,7 @@ def measured(sources: list[bytes], candidates: bool) -> dict[str, Any]:
         text = decode(source)
         try:
             made = {name: _made(text, tuple(each for each in ALL if each != name)) for name in ("", *ALL)}
+            more = {name: _made(text, (*ALL, name)) for name in ON_REQUEST}
         except (SyntaxError, Unprintable):
             continue
         _add(sizes, "original", source)
@@ -82,6 +83,9 @@ def measured(sources: list[bytes], candidates: bool) -> dict[str, Any]:
         for name in ALL:
             _add(sizes, f"without {name}", made[name])
             losing[name] = losing.get(name, 0) + (_packed(made[""]) > _packed(made[name]))
+        for name, data in more.items():
+            _add(sizes, f"with {name}", data)
+            losing[name] = losing.get(name, 0) + (_packed(data) > _packed(made[""]))
         for name in CANDIDATES if candidates else ():
             base, other = (_by_printer(made[""].decode(), name, on) for on in (False, True))
             _add(sizes, f"base of {name}", base)
@@ -96,6 +100,10 @@ def measured(sources: list[bytes], candidates: bool) -> dict[str, Any]:
         "minified": sizes["minified"],
         "printing": {"gain": _less(sizes["original"], sizes["printed"])},
         "passes": gains,
+        "on_request": {
+            name: {"gain": _less(sizes["minified"], sizes[f"with {name}"]), "modules_that_grow": losing[name]}
+            for name in ON_REQUEST
+        },
         "not_taken": {
             name: {"gain": _less(sizes[f"base of {name}"], sizes[f"with {name}"]), "why": why}
             for name, why in (CANDIDATES.items() if candidates else ())
@@ -139,7 +147,7 @@ def main() -> int:
     result = {"bundled": measured(ours, True), "library": measured(list(library())[:: arguments.every], False)}
     lost = 0
     for place, found in result.items():
-        rows = {"printing": found["printing"], **found["passes"], **found["not_taken"]}
+        rows = {"printing": found["printing"], **found["passes"], **found["on_request"], **found["not_taken"]}
         for name, row in rows.items():
             print(f"{place:<8} {name:<34} {row['gain'][0]:>10,} {row['gain'][1]:>10,}  {row.get('why', '')}")
         lost += sum(row["gain"][1] < 0 for row in found["passes"].values())
