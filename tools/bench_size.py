@@ -22,6 +22,7 @@ from typing import Any
 
 from build.__main__ import ENTRIES
 from build.collect import collect
+from build.interpreters import find_interpreters
 from build.lock import read_lock
 from build.reach import reach
 from build.resolve import resolve
@@ -66,16 +67,15 @@ def others(plain: Path, folder: Path) -> dict[str, int | str]:
         target = folder / f"{name}.pyz"
         zipapp.create_archive(source, target, compressed=True)
         found[name] = target.stat().st_size
-    (compiled / "__main__.py").unlink()
-    (compiled / "__main__.pyc").unlink()
     tools = Path(sys.executable).parent
-    for name, source in (("", plain), (" with bytecode", compiled)):
-        target = folder / f"shiv{name}.pyz"
-        shiv = ["--site-packages", str(source), "--entry-point", "trainer.cli:main", "--output-file", str(target)]
-        found[f"shiv{name}"] = _made([str(tools / "shiv"), *shiv], target)
-        target = folder / f"pex{name}.pex"
-        pex = ["--sources-directory", str(source), "--entry-point", "trainer.cli:main", "--output-file", str(target)]
-        found[f"pex{name}"] = _made([str(tools / "pex"), *pex, "--no-pypi", "--no-compile"], target)
+    target = folder / "shiv.pyz"
+    words = ["--site-packages", str(plain), "--entry-point", "trainer.cli:main", "--output-file", str(target)]
+    found["shiv"] = _made([str(tools / "shiv"), *words], target)
+    found["shiv with bytecode"] = "there is none: it compiles when it unpacks itself at the first start"
+    for name, option in (("pex", "--no-compile"), ("pex with bytecode", "--compile")):
+        target = folder / f"{name}.pex"
+        words = ["--sources-directory", str(plain), "--entry-point", "trainer.cli:main", "--output-file", str(target)]
+        found[name] = _made([str(tools / "pex"), *words, "--no-pypi", option], target)
     return found
 
 
@@ -122,7 +122,8 @@ def measured(folder: Path, pythons: list[str]) -> dict[str, Any]:
     result["ours"]["no bytecode"] = usual["bytes"] - code
     if pythons:
         words = [word for python in pythons for word in ("--python", python)]
-        result["ours"][f"Pythons {', '.join(pythons)}"] = ours(folder, *words)["bytes"]
+        versions = ", ".join(each.version for each in find_interpreters(pythons))
+        result["ours"][f"Pythons {versions}"] = ours(folder, *words)["bytes"]
     return result
 
 
