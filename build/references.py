@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 
 from build.minify.passes.type_checking import TypeChecking
 from build.minify.readers import docstrings
-from build.minify.transform import decode, transform_text
+from build.minify.transform import decode, parse, transform_text
 from build.tree import File
 
 # Functions that import, run or list modules whose names they are given.
 IMPORTERS = frozenset(
     {
         "__import__", "import_module", "find_spec", "find_loader", "get_loader", "get_importer", "resolve_name",
-        "run_module", "iter_modules", "walk_packages", "spec_from_file_location", "SourceFileLoader", "exec_module",
+        "run_module", "run_path", "iter_modules", "walk_packages", "spec_from_file_location", "SourceFileLoader",
+        "FileFinder", "exec_module",
         "load_module", "extend_path",
     }
 )  # fmt: skip
@@ -47,7 +48,8 @@ def references(file: File, modules: Container[str]) -> References:
     """
     found = References()
     try:
-        tree = transform_text(decode(file.original or b""), (TypeChecking.name,))[0]
+        text = decode(file.original or b"")
+        tree = transform_text(text, (TypeChecking.name,))[0] if "TYPE_CHECKING" in text else parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         found.computed = f"does not parse: {error}"
         return found
@@ -82,9 +84,11 @@ class _Reader:
                 self.name(base)
                 for alias in aliases:
                     self.name(f"{base}.{alias.name}" if base else alias.name)
-                    self.computes(node, alias.name, None)
+                    if alias.asname is not None:  # else its uses will tell
+                        self.computes(node, alias.name, None)
             case ast.Constant(value=str(text)):
                 self.text(text)
+                self.computes(node, text, None)
             case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
                 self.computes(node, name, call)
 
@@ -103,6 +107,10 @@ class _Reader:
                 self.name(self.absolute(name))
             if "." in name.strip(".") or (alone and self.words):
                 self.name(self.absolute(f".{name.lstrip('.')}"))
+        if text.endswith(".py"):
+            place = text[: -len(".py")].replace("/", ".").lstrip(".")
+            self.name(place)
+            self.name(self.absolute(f".{place}"))
         begun = _BEGUN.match(text)
         if begun:
             meant = self.absolute(begun.group(1)).rstrip(".")
@@ -113,8 +121,6 @@ class _Reader:
         """Notes the use of an importer unless its first argument says what it imports."""
         if name not in IMPORTERS or self.found.computed is not None:
             return
-        if isinstance(node, ast.ImportFrom):
-            return  # its uses will tell
         first = call.args[0] if call is not None and call.args else None
         if name in LISTERS or not _is_told(first):
             self.found.computed = f"line {getattr(node, 'lineno', 1)}: {name} of a computed name"

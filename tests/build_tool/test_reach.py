@@ -43,6 +43,7 @@ def reached(
         ("from lib.sub import deep", {"lib", "lib.sub", "lib.sub.__main__", "lib.sub.deep"}),
         ("TARGET = 'lib.used:function'", {"lib", "lib.used"}),
         ("PROGRAM = 'import sys; from lib.used import x'", {"lib", "lib.used"}),
+        ("PLACE = 'lib/sub/deep.py'", {"lib", "lib.sub", "lib.sub.deep"}),
         ("COMMAND = ['-m', 'lib.sub']", {"lib", "lib.sub", "lib.sub.__main__"}),
         ("import importlib\ndef f(n): importlib.import_module(f'lib.sub.{n}')", ALL - {"lib.used", "lib.other"}),
         ("import importlib\ndef f(n): importlib.import_module('lib.sub.' + n)", ALL - {"lib.used", "lib.other"}),
@@ -76,6 +77,9 @@ def test_relative_names_count_from_their_package(path: str, text: str, more: set
     [
         "from importlib import import_module\ndef load(name): return import_module(name)",
         "import importlib\nload = importlib.import_module",
+        "from importlib import import_module as load\ndef f(name): return load(name)",
+        "import importlib\nload = getattr(importlib, 'import_module')",
+        "import runpy\ndef f(path): runpy.run_path(path)",
         "def load(name): return __import__(name)",
         "import pkgutil\nfor each in pkgutil.iter_modules(__path__): pass",
         "from importlib import import_module\ndef load(name): return import_module(f'{__name__}.{name}')",
