@@ -1,6 +1,7 @@
 """`python -m build`: the stages in order, each a value in and a value out."""
 
 import argparse
+import json
 import signal
 import sys
 import time
@@ -19,12 +20,17 @@ from build.interpreters import find_interpreters
 from build.lock import read_lock
 from build.minify import minify, read_policy
 from build.provenance import facts
+from build.reach import Reach, reach
+from build.report import report, table
 from build.resolve import resolve
 from build.sbom import bill_of_materials
+from build.settings import read_settings
 from build.verify import verify
-from build.write import Draft, write
+from build.write import ENTRY, Draft, write
 
 ROOT = Path(__file__).parent.parent
+ENTRIES = (ENTRY.partition(":")[0], "trainer", "trainer_boot.__main__")
+"""Where the file may be entered besides its distributions' entry points."""
 EXAMPLES = """\
 examples:
   python -m build                                    dist/trainer.pyz with code for the running Python
@@ -54,7 +60,7 @@ def main() -> int:
 
 
 def build(options: argparse.Namespace) -> None:
-    """lock -> resolve -> collect -> minify -> compile -> write -> verify. BuildError."""
+    """lock -> resolve -> collect -> reach -> minify -> compile -> write -> verify. BuildError."""
     say = _silent if options.quiet else _say
     folder = ROOT / ".cache" / "build"
     originals: bool = options.sources
@@ -65,12 +71,18 @@ def build(options: argparse.Namespace) -> None:
         resolution = resolve(lock)
     with _stage("collect", say):
         tree = collect(resolution, ROOT, folder)
+    reached = Reach()
+    if options.reach:
+        with _stage("reach", say):
+            tree, reached = reach(tree, ENTRIES, read_settings(ROOT / "pyproject.toml")["keep"], folder / "reach")
+        if reached.left_out:
+            say(reached.table())
     for use in uses_of_file(tree):
         say(f"note: {use}")
     if options.minify:
         with _stage("minify", say):
-            tree, report = minify(tree, read_policy(ROOT / "pyproject.toml"), folder / "minified")
-        say(report.table())
+            tree, minified = minify(tree, read_policy(ROOT / "pyproject.toml"), folder / "minified")
+        say(minified.table())
     with _stage("compile", say):
         sections = compile_code(tree, interpreters, Cache(folder / "code"))
     with Draft(options.output.absolute()) as draft:
@@ -78,6 +90,7 @@ def build(options: argparse.Namespace) -> None:
             root = resolution.root
             chosen = {"minify": options.minify, "originals": originals}
             known = facts(ROOT, root.name, root.version or "", tree, sections, chosen)
+            known["left_out"] = reached.names()
             data = write(
                 tree,
                 sections,
@@ -92,6 +105,10 @@ def build(options: argparse.Namespace) -> None:
         with _stage("verify", say):
             verify(draft.path, tree, sections, originals=originals)
         draft.publish()
+    if options.report is not None:
+        found = report(tree, sections, reached, data)
+        options.report.write_text(json.dumps(found, indent=1) + "\n")
+        say(table(found))
     say(f"{options.output}: {len(data):,} bytes, code for Python {', '.join(each.version for each in interpreters)}")
 
 
@@ -118,7 +135,13 @@ def _parser() -> argparse.ArgumentParser:
         action="store_false",
         help="leave the authors' text of minified modules out: tracebacks show line numbers only",
     )
+    parser.add_argument(
+        "--whole", dest="reach", action="store_false", help="ship bundled modules that the trainer can't reach too"
+    )
     parser.add_argument("--no-minify", dest="minify", action="store_false", help="ship modules as they were written")
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", help="write there, as JSON, where the bytes are, and print it as a table"
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
     return parser
 

@@ -168,12 +168,16 @@ def _check(tree: Tree, sections: Sequence[CodeSection], entry: str) -> None:
 def _add_section(archive: Zip, tree: Tree, section: CodeSection, entry: str) -> list[int | bytes]:
     """Adds one; gives its slot in the header."""
     packages = {file.module for file in tree.modules() if file.is_package}
+    ours = next(file.package for file in tree.modules() if file.module == BOOT_MAIN)
+    bundled = {file.module for file in tree.modules() if file.package != ours}
     codes = dict(section.codes)
     blobs = bytearray()
     modules: dict[str, layout.ModuleEntry] = {}
     for name, code in section.codes:
-        modules[name] = (len(blobs), len(code), layout.check(code), name in packages)
-        blobs += code
+        # a start runs our modules, and of the others at most the progress bar's, when zlib is there anyway
+        blob = bytes([layout.PACKED]) + deflated(code) if name in bundled else code
+        modules[name] = (len(blobs), len(blob), layout.check(blob), name in packages)
+        blobs += blob
     index = layout.pack((entry, _namespaces(tree), modules))
     boot = [codes[name] for name in layout.BOOT_MODULES]
     start = b"".join(boot) + index

@@ -34,7 +34,7 @@ def reads_docstrings(source: bytes) -> str | None:
         module = parse(decode(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "does not parse"
-    prose = _docstrings(module)
+    prose = docstrings(module)
     for node in ast.walk(module):
         found = _mention(node) if id(node) not in prose else None
         if found:
@@ -42,8 +42,8 @@ def reads_docstrings(source: bytes) -> str | None:
     return None
 
 
-def _docstrings(module: ast.Module) -> set[int]:
-    """The constants that are docstrings: prose about `__doc__` reads nothing."""
+def docstrings(module: ast.Module) -> set[int]:
+    """Identities of the constants that are docstrings: prose about `__doc__` reads nothing."""
     return {
         id(node.body[0].value)
         for node in ast.walk(module)

@@ -1,5 +1,6 @@
 """The stage: a tree of original modules -> the same tree with shorter ones."""
 
+import ast
 import zlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,11 +10,16 @@ from pathlib import Path
 from build.cache import Cache
 from build.minify.cache import Outcome, load, outcome_key, save
 from build.minify.passes.docstrings import Docstrings
+from build.minify.passes.signatures import Signatures
 from build.minify.policy import Policy, covers
 from build.minify.readers import reads_docstrings
 from build.minify.report import Refusal, Report, Row
 from build.minify.transform import PRINT, BrokenPromise, decode, transform_text
 from build.tree import File, Tree
+
+DEEPEST = 900
+"""Levels of a syntax tree that Python 3.11 and 3.12 still compile; a text may nest three times as deep, so that what is
+deeper is shipped, and compiled, as it was written."""
 
 Plan = dict[str, tuple[str, ...] | None]
 """Path of a module -> the passes it may go through; None: it is not to be touched."""
@@ -52,6 +58,8 @@ def _shorten(original: bytes, passes: tuple[str, ...]) -> Outcome:
     try:
         text = decode(original)
         module, effective = transform_text(text, passes)
+        if _is_too_deep(module):
+            raise RecursionError
         data, effective = render(module, text).encode(), (*effective, PRINT)
     except (RecursionError, MemoryError):
         refused = "nests too deep"
@@ -62,6 +70,15 @@ def _shorten(original: bytes, passes: tuple[str, ...]) -> Outcome:
     if refused is not None or len(data) >= len(original):
         data, effective = original, ()
     return Outcome(data, effective, refused, (_packed(original), _packed(data)))
+
+
+def _is_too_deep(module: ast.Module) -> bool:
+    level: list[ast.AST] = [module]
+    for _ in range(DEEPEST):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return False
+    return True
 
 
 def _outcome(file: File, passes: tuple[str, ...] | None, store: Cache) -> Outcome:
@@ -83,7 +100,8 @@ def _passes_for(file: File, policy: Policy, readers: dict[str, str]) -> tuple[st
         return None
     read = file.package in readers and not covers(policy.strip_docstrings, file)
     keep = read or covers(policy.keep_docstrings, file)
-    return tuple(name for name in policy.passes if not (keep and name == Docstrings.name))
+    passes = tuple(name for name in policy.passes if not (keep and name == Docstrings.name))
+    return (*passes, Signatures.name) if covers(policy.strip_annotations, file) else passes
 
 
 def _docstring_readers(tree: Tree, policy: Policy) -> dict[str, str]:

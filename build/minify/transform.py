@@ -8,7 +8,7 @@ import tokenize
 import warnings
 
 from build.minify.compare import difference
-from build.minify.passes import PASSES
+from build.minify.passes import ON_REQUEST, PASSES
 
 PRINT = "print"
 """The last name in a file's passes: how the tree is written. It changes nothing in the tree."""
@@ -51,7 +51,7 @@ def transform_text(text: str, passes: tuple[str, ...]) -> tuple[ast.Module, tupl
     for name in passes:
         if name == PRINT:
             continue
-        change = PASSES[name]
+        change = PASSES.get(name) or ON_REQUEST[name]
         change.apply(module)
         if difference(before, module) is None:
             continue

@@ -20,6 +20,7 @@ from trainer_boot.layout import (
     HEADER_SIZE,
     LOCK,
     ORIGINALS,
+    PACKED,
     REQUIREMENTS,
     SHEBANG,
     SIGNATURE,
@@ -31,6 +32,7 @@ from trainer_boot.layout import (
     identity,
     path_of,
     served,
+    unpacked,
     word,
 )
 
@@ -147,9 +149,10 @@ class BundleFile:
         index: Index = marshal.loads(start[-sizes[-1] :])
         codes = {}
         for name, (at, size, wanted, _) in index[2].items():
-            codes[name] = pread(self._descriptor, size, offset + len(start) + at)
-            if check(codes[name]) != wanted:
+            blob = pread(self._descriptor, size, offset + len(start) + at)
+            if check(blob) != wanted:
                 raise BundleError(f"the code of {name} for Python {version} differs from what was built", FIX)
+            codes[name] = unpacked(blob) if blob[0] == PACKED else blob
         return codes
 
     def damage(self) -> list[str]:

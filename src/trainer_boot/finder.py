@@ -22,7 +22,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourcelessFileLoader
 from os import pread
 from time import monotonic_ns
 
-from trainer_boot.layout import HEADER_CHECK, HEADER_SIZE, MAIN_CHECK, TAIL_CHECK, check, path_of, word
+from trainer_boot.layout import HEADER_CHECK, HEADER_SIZE, MAIN_CHECK, PACKED, TAIL_CHECK, check, path_of, unpacked, word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,9 +142,10 @@ class BundleLoader(Loader):
         return code
 
     def stored_code(self, fullname: str) -> bytes:
-        """The marshalled code, as it lies there. ImportError."""
+        """The marshalled code. ImportError."""
         offset, size, expected, _ = self._entry(fullname)
-        return self.archive.read(self._section + offset, size, lambda blob: blob if check(blob) == expected else None)
+        blob = self.archive.read(self._section + offset, size, lambda blob: blob if check(blob) == expected else None)
+        return blob if blob[0] != PACKED else unpacked(blob)
 
     def load_module(self, fullname: str) -> "ModuleType":
         """The old way to import, which older packages still go."""

@@ -6,7 +6,8 @@
            and data, originals, the file table, the central directory
 
 A code section serves one minor version of Python (one bytecode magic number): the code of the boot modules, the index,
-then one blob a module. Numbers are little-endian and unsigned; a check is what `check` gives; CRCs are the zip's.
+then one blob a module, deflated for those that no start needs. Numbers are little-endian and unsigned; a check is what
+`check` gives; CRCs are the zip's.
 
 Header: SIGNATURE; a word of 8 bytes for each of WORDS; SLOTS slots of 8 words: magic number, offset of the section,
 sizes of the boot modules' code and of the index, the check of these, the version as text; two SHA-256 digests, of all
@@ -82,11 +83,19 @@ FILE_TABLE = FOLDER + "files"
 BILL = FOLDER + "sbom.cdx.json"
 
 STORED, DEFLATED = 0, 8  # as in a zip
+PACKED = 0  # the first byte of a blob that is deflated behind it; marshalled code never begins so
 
 
 def check(data: bytes) -> bytes:
     """Eight bytes that damaged or foreign data does not have (SipHash: built in, about a gigabyte a second)."""
     return source_hash(0, data)
+
+
+def unpacked(blob: bytes) -> bytes:
+    """The code in a blob that begins with PACKED."""
+    import zlib
+
+    return zlib.decompress(blob[1:], -zlib.MAX_WBITS)
 
 
 def word(head: bytes, name: str) -> int:

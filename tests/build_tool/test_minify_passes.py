@@ -80,6 +80,15 @@ CHANGES = [
     ),
     ("type_checking", "TYPE_CHECKING = False\nif TYPE_CHECKING: import a", "TYPE_CHECKING = False"),
 ]
+CHANGES += [
+    ("signatures", "def f(a: int, /, b: 'x' = 1, *c: d, e: f, **g: h) -> i: j", "def f(a, /, b=1, *c, e, **g): j"),
+    ("signatures", "async def f(a: int) -> 'x':\n def g(b: int): ...", "async def f(a):\n def g(b): ..."),
+    (
+        "signatures",
+        "class A:\n x: int\n @property\n def f(self) -> int: y: int",
+        "class A:\n x: int\n @property\n def f(self): y: int",
+    ),
+]
 
 
 @pytest.mark.parametrize(("name", "text", "expected"), CHANGES)
@@ -121,6 +130,12 @@ KEPT = [
     ("type_checking", FROM_TYPING + "if TYPE_CHECKING or x: import a"),
     ("type_checking", "import typing\ntyping.TYPE_CHECKING = 1\nif typing.TYPE_CHECKING: import a"),
     ("type_checking", "import typing\nfrom x import typing\nif typing.TYPE_CHECKING: import a"),
+]
+KEPT += [
+    ("signatures", "x: int = 1\nclass A:\n y: int"),
+    ("signatures", "@register\ndef f(a: int) -> int: ..."),
+    ("signatures", "def f(a: (b := int)) -> int: ..."),
+    ("signatures", "def f(a) -> (yield): ..."),
 ]
 
 

@@ -26,7 +26,7 @@ class Docstrings(Pass):
 
     def apply(self, module: ast.Module) -> None:
         for owner, field, block in blocks(module):
-            if field == "body" and isinstance(owner, HOLDERS) and not _watched(owner):
+            if field == "body" and isinstance(owner, HOLDERS) and not watched(owner):
                 texts = _leading_texts(block)
                 if texts:
                     rest = block[texts:]
@@ -49,7 +49,7 @@ def _leading_texts(block: list[ast.stmt]) -> int:
     return len(block)
 
 
-def _watched(owner: ast.AST) -> bool:
+def watched(owner: ast.AST) -> bool:
     """True where somebody else's code sees the object, with its docstring, at once: decorators and metaclasses."""
     if isinstance(owner, ast.ClassDef) and owner.keywords:
         return True
