@@ -22,7 +22,17 @@ from importlib.machinery import ModuleSpec, PathFinder, SourcelessFileLoader
 from os import pread
 from time import monotonic_ns
 
-from trainer_boot.layout import HEADER_CHECK, HEADER_SIZE, MAIN_CHECK, PACKED, TAIL_CHECK, check, path_of, unpacked, word
+from trainer_boot.layout import (
+    HEADER_CHECK,
+    HEADER_SIZE,
+    MAIN_CHECK,
+    PACKED,
+    TAIL_CHECK,
+    check,
+    path_of,
+    unpacked,
+    word,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -112,7 +112,7 @@ def pyz(lock: Path, place: Path) -> Path:
     resolution = resolve(own)
     tree, _ = minify(collect(resolution, ROOT, cache), read_policy(ROOT / "pyproject.toml"), cache / "minified")
     sections = compile_code(tree, find_interpreters([]), Cache(cache / "code"))
-    known = facts(ROOT, resolution.root.name, resolution.root.version or "", tree, sections)
+    known = facts(ROOT, resolution.root.name, resolution.root.version or "", tree, sections, {})
     requirements = resolution.requirements_json().encode()
     content = write(tree, sections, known, requirements=requirements, environment=environment_json(read_lock(lock)))
     place.write_bytes(content)
