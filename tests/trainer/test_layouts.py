@@ -39,7 +39,7 @@ def text(folder: Path) -> None:
 def cut(one: Path, folder: Path, nproc: int, *more: str, **changes: str) -> Path:
     """The same run on several ranks; its folder."""
     (folder / "run.toml").touch()
-    words = flags(**GPT, data__text=f'["{one}/text-*.txt"]', run__folder="run", **changes)
+    words = flags(**{**GPT, **changes}, data__text=f'["{one}/text-*.txt"]', run__folder="run")
     done = trainer("train", "run.toml", "--nproc", str(nproc), *words, *more, cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder / "run"
@@ -70,14 +70,17 @@ def test_sharded_runs_are_those_of_one_process(
 
 
 def test_a_sharded_run_goes_on_where_another_layout_stopped(one: Path, tmp_path: Path) -> None:
-    run = cut(one, tmp_path, 2, "--run.steps", "2", optim__schedule="constant", parallel__strategy="full")
-    whole = cut(one, tmp_path, 2, run__folder="whole", optim__schedule="constant", parallel__strategy="full").parent
+    constant = {"optim__schedule": "constant"}
+    for name in ("stopped", "whole"):
+        (tmp_path / name).mkdir()
+    whole = cut(one, tmp_path / "whole", 2, **constant)
+    run = cut(one, tmp_path / "stopped", 2, "--run.steps", "2", **constant, parallel__strategy="full")
     kept = torch.load(Store(run, 3).list()[-1] / "optimizer.pt")
     assert {tuple(each["state"]["exp_avg"].shape) for each in kept["parameters"].values()} >= {(257, 16), (16,)}
-    again = trainer("train", "run.toml", "--nproc", "2", *flags(**GPT, data__text=f'["{one}/text-*.txt"]',
-                    run__folder="run", optim__schedule="constant"), cwd=tmp_path)  # fmt: skip
-    assert again.returncode == 0, again.stderr
-    assert losses(run) == pytest.approx(losses(whole / "whole"), rel=1e-11)
+    for steps, strategy in (("4", "gradients"), ("5", "ddp")):
+        cut(one, tmp_path / "stopped", 2, "--run.steps", steps, **constant, parallel__strategy=strategy)
+    assert losses(run) == pytest.approx(losses(whole), rel=1e-11)
+    assert_same_weights(run, whole, tolerance=1e-10)
 
 
 def layout(world: int, **changes: str) -> Any:
