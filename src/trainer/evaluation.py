@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Evaluation:
     """Evaluates `model` on the validation samples: sums and counts over all ranks, padding never counted.
 
-    `micro`: samples per forward on one rank; `limit`: samples used, 0 for all. Training state (dropout mode, random
-    numbers) is as it was afterwards.
+    `micro`: samples per forward on one rank; `limit`: samples used, 0 for all. `together`: every forward needs all
+    ranks. Training state (dropout mode, random numbers) is as it was afterwards.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class Evaluation:
         micro: int,
         limit: int,
         to_device: Callable[[Any], Any],
+        together: bool = False,
     ) -> None:
         self.model = model
         self.loss = loss
@@ -44,6 +45,7 @@ class Evaluation:
         self.micro = micro
         self.limit = limit
         self.to_device = to_device
+        self.together = together
 
     def __call__(self) -> dict[str, float]:
         """{"loss", "perplexity", "bits_per_byte"}: nats per counted item, its exponential, and for text the bits needed
@@ -64,9 +66,11 @@ class Evaluation:
                     dp_size=self.world.world_size,
                     limit=self.limit,
                 ):
-                    if not real:
+                    if not (real or self.together):
                         continue
                     total, count = self.loss(self.model, self.to_device(batch))
+                    if not real:
+                        continue
                     totals[0] += total
                     totals[1] += count
         finally:

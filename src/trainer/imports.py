@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # stands for the process that ranks are forked from
 PARENT = World(0, 0, 1, 1, "parent")
 # what ranks need beyond what the session imports at once
-OF_RANKS = ("torch.distributed", "trainer.launch.comm", "trainer.parallel.ddp")
+OF_RANKS = ("torch.distributed", "trainer.launch.comm")
 
 
 def bring_in(config: Config, world: World) -> "list[Note]":
@@ -38,7 +38,7 @@ def bring_in_for_ranks(config: Config) -> "list[Note]":
     startup.begin()
     startup.keep_origin()
     notes = bring_in(config, PARENT)
-    names = list(OF_RANKS)
+    names = [*OF_RANKS, f"trainer.parallel.{'ddp' if config.parallel.strategy == 'ddp' else 'fsdp'}"]
     if not config.model.build:
         names.append(f"trainer.models.{config.model.kind}")
     for name in names:

@@ -1,8 +1,50 @@
-"""How many ranks do what, as arithmetic without torch: batch sizes, accumulation, updates."""
+"""How many ranks do what, as arithmetic without torch: the layout, batch sizes, accumulation, updates."""
 
 from trainer.config import global_batch
 from trainer.errors import UserError
 from trainer.schema import Config
+
+
+class Layout:
+    """`replicate` copies of the model, each kept by `shard` ranks between them; every rank sees samples of its own.
+
+    The ranks of one copy are neighbours: rank = copy * shard + part.
+    """
+
+    def __init__(self, replicate: int, shard: int) -> None:
+        self.replicate = replicate
+        self.shard = shard
+
+    @property
+    def data_ranks(self) -> int:
+        """Ranks that see different samples."""
+        return self.replicate * self.shard
+
+    def shape(self) -> dict[str, int]:
+        """The mesh: name -> size of each of its dimensions, the outermost first."""
+        return {"replicate": self.replicate, "shard": self.shard}
+
+
+def plan_layout(config: Config, world_size: int) -> Layout:
+    """Who keeps what. Refused where the copies do not come out even, or nothing is there to be sharded."""
+    parallel = config.parallel
+    if parallel.strategy == "ddp":
+        if parallel.shard > 1:
+            raise UserError(
+                f"parallel.shard is {parallel.shard}, and strategy ddp shards nothing",
+                "--parallel.strategy full, or leave parallel.shard out",
+                2,
+            )
+        return Layout(world_size, 1)
+    shard = parallel.shard or world_size
+    if world_size % shard:
+        near = [size for size in range(1, world_size + 1) if world_size % size == 0]
+        raise UserError(
+            f"{world_size} ranks are no whole number of copies of a model that {shard} ranks keep between them",
+            f"--parallel.shard {min(near, key=lambda size: abs(size - shard))}, or another number of ranks",
+            2,
+        )
+    return Layout(world_size // shard, shard)
 
 
 class BatchPlan:

@@ -127,7 +127,9 @@ def build_optimizer(model: nn.Module, optim: Optim, device: torch.device) -> Opt
         return Optimizers(found)
     groups = _decay_groups(matrices + outputs, rest, optim)
     if optim.name == "sgd":
-        return Optimizers([torch.optim.SGD(groups, lr=optim.lr, momentum=optim.momentum, fused=_has_fused(device))])
+        # there is no fused form for DTensors
+        fused = _has_fused(device) and not any(hasattr(each, "placements") for each in model.parameters())
+        return Optimizers([torch.optim.SGD(groups, lr=optim.lr, momentum=optim.momentum, fused=fused)])
     return Optimizers([_adamw(groups, optim, device)])
 
 

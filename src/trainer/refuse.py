@@ -3,7 +3,7 @@
 from trainer import startup
 from trainer.config import nearest, require_data
 from trainer.errors import UserError
-from trainer.mesh import BatchPlan, plan_batch
+from trainer.mesh import BatchPlan, plan_batch, plan_layout
 from trainer.models.check import check_model
 from trainer.optim import check_optim
 from trainer.schema import Config
@@ -17,6 +17,7 @@ def refuse_early(config: Config, world_size: int) -> BatchPlan:
     if not config.model.build:
         check_model(config.model, config.model.vocabulary or None)
     check_optim(config.optim)
+    plan_layout(config, world_size)
     return plan_batch(config, world_size)
 
 

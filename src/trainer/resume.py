@@ -34,10 +34,10 @@ class Checkpoints:
             temporary = str(self.store.begin(state.step))
         part = Path(comm.broadcast_text(temporary))
         try:
+            first = self.world.rank == 0
             saved.save_rank_state(part, self.world.rank)
-            if self.world.rank == 0:
-                saved.save_model(part, model)
-                saved.save_optimizer(part, model, optimizers.optimizers)
+            saved.save_model(part, model, write=first)
+            saved.save_optimizer(part, model, optimizers.optimizers, write=first)
             comm.barrier()
             if self.world.rank == 0:
                 self.store.commit(part, state.step, self._meta(state, policy, compute))

@@ -146,6 +146,18 @@ class Parallel(Section):
     """How the run is cut over ranks."""
 
     backend: str = setting("auto", "collectives: auto (nccl on cuda, gloo on cpu)", choices=("auto", "gloo", "nccl"))
+    strategy: str = setting(
+        "ddp",
+        "what each rank keeps of the model: ddp (all of it), gradients (FSDP2: its part of weights, gradients and "
+        "optimizer state, and all weights from forward to backward), full (FSDP2: its part, and a block's weights only "
+        "while they are used)",
+        choices=("ddp", "gradients", "full"),
+    )
+    shard: int = setting(
+        0,
+        "gradients, full: ranks that keep a whole model between them; the others keep copies of it (hybrid); 0: all",
+        minimum=0,
+    )
     bucket_mb: int = setting(25, "ddp: size of a gradient bucket in MiB", minimum=1)
 
 

@@ -23,10 +23,11 @@ from trainer.launch.cores import usable_cores
 from trainer.launch.detect import World
 from trainer.launch.stop import StopRequest
 from trainer.loop import Loop, Reporters, State
-from trainer.mesh import BatchPlan, total_updates
+from trainer.mesh import BatchPlan, plan_layout, total_updates
 from trainer.models import build_model, choose_loss
 from trainer.moving import moved
 from trainer.optim import build_optimizer
+from trainer.parallel import parallelize
 from trainer.precision import Policy, choose, make_policy
 from trainer.resume import Checkpoints
 from trainer.schema import Config
@@ -131,7 +132,7 @@ def assemble(
         saved.load_model(found, model)
     loss = choose_loss(config.model, model)
     startup.mark("model")
-    module = _parallelized(LossModule(model, loss), config, world, device)
+    cut = parallelize(LossModule(model, loss), model, plan_layout(config, world.world_size), config.parallel, device)
     startup.mark("parallel")
     optimizers = build_optimizer(model, config.optim, device)
     startup.mark("optimizer")
@@ -141,11 +142,29 @@ def assemble(
         checkpoints.load(found, meta, model, optimizers, state, policy)
     loader = _loader(config, data, plan, world, device)
     total = total_updates(config, loader.updates_per_epoch)
-    step = Step(module, optimizers, policy, device, clip=config.optim.clip, world_size=world.world_size)
+    step = Step(
+        cut.module,
+        optimizers,
+        policy,
+        device,
+        clip=config.optim.clip,
+        data_ranks=world.world_size,
+        no_sync=cut.no_sync,
+        sharded=cut.sharded,
+    )
     to_device = partial(moved, device=device)
     micro = config.eval.micro or plan.micro
     evaluation = Evaluation(
-        model, loss, data, policy, device, world, micro=micro, limit=config.eval.samples, to_device=to_device
+        model,
+        loss,
+        data,
+        policy,
+        device,
+        world,
+        micro=micro,
+        limit=config.eval.samples,
+        to_device=to_device,
+        together=cut.sharded,
     )
     loop = Loop(
         config,
@@ -161,15 +180,6 @@ def assemble(
         evaluate=evaluation,
     )
     return Training(world, data, model, loop, checkpoints)
-
-
-def _parallelized(module: nn.Module, config: Config, world: World, device: torch.device) -> nn.Module:
-    """The module as it is for one rank; data parallel over several."""
-    if world.world_size == 1:
-        return module
-    from trainer.parallel.ddp import apply_ddp
-
-    return apply_ddp(module, device, config.parallel.bucket_mb)
 
 
 def _compute(config: Config, device: torch.device, meta: dict[str, Any] | None, world: World) -> str:

@@ -41,7 +41,9 @@ class Outcome:
 
 
 class Step:
-    """Runs updates of one model. `world_size` > 1 needs an initialized process group and a DDP-wrapped `module`.
+    """Runs updates of one model. `data_ranks`: ranks that see samples of their own, over which backward averages the
+    gradients, but within `no_sync`; more than one need an initialized process group and a `module` that does so.
+    `sharded`: a rank holds parts of the weights and gradients.
 
     The gradient is that of (sum of losses) / (number of counted items) over all ranks and micro-batches. The loss is
     divided by `divisor`, what the update is expected to count, before backward; where ragged data counts another
@@ -57,18 +59,19 @@ class Step:
         device: torch.device,
         *,
         clip: float,
-        world_size: int,
+        data_ranks: int = 1,
+        no_sync: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+        sharded: bool = False,
     ) -> None:
         self.module = module
         self.optimizers = optimizers
         self.policy = policy
         self.device = device
         self.clip = clip
-        self.world_size = world_size
+        self.data_ranks = data_ranks
+        self.no_sync = no_sync
+        self.sharded = sharded
         self.parameters = [p for p in module.parameters() if p.requires_grad]
-        self._no_sync: Callable[[], contextlib.AbstractContextManager[Any]] = getattr(
-            module, "no_sync", contextlib.nullcontext
-        )
         self._autocast = policy.autocast(device.type)
         self._seeds: dict[float, Tensor] = {}
 
@@ -85,14 +88,14 @@ class Step:
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         scale = self.policy.scale.scale if self.policy.scale else 1.0
         factor = divisor / count / scale if count else 0.0
-        norm = _norm(gradients) * factor
+        norm = self._norm(gradients) * factor
         loss = loss_sum / count if count else math.nan
         applied = math.isfinite(norm) and math.isfinite(loss)
         if applied:
             if self.clip and norm > self.clip:
                 factor *= self.clip / (norm + 1e-6)
             if factor != 1.0:
-                torch._foreach_mul_(gradients, factor)
+                torch._foreach_mul_(self._own(gradients), factor)
             self.optimizers.set_lr(multiplier)
             self.optimizers.step()
         self.optimizers.zero_grad()
@@ -105,15 +108,15 @@ class Step:
 
     def _accumulate(self, micro_batches: Sequence[tuple[Any, int]], divisor: float) -> list[tuple[Tensor, Tensor]]:
         """Forward and backward of every micro-batch; gradients are exchanged in the last one's backward only."""
-        # DDP averages over ranks; what is wanted is the sum
-        weight = self.world_size / divisor
+        # backward averages over ranks; what is wanted is the sum
+        weight = self.data_ranks / divisor
         if self.policy.scale:
             weight *= self.policy.scale.scale
         sums = []
         last = len(micro_batches) - 1
         for index, (batch, real) in enumerate(micro_batches):
             # the forward belongs inside too: DDP decides there whether its backward will synchronize
-            with contextlib.nullcontext() if index == last else self._no_sync():
+            with contextlib.nullcontext() if index == last else self.no_sync():
                 with self._autocast:
                     total, count = self.module(batch)
                 # the factor goes in as the loss's own gradient: two operations fewer than a product
@@ -130,23 +133,34 @@ class Step:
             kept = self._seeds[weight] = torch.full((), weight, dtype=total.dtype, device=total.device)
         return kept
 
+    def _norm(self, gradients: list[Tensor]) -> float:
+        """Euclidean norm of all gradients together, as they stand."""
+        if not gradients:
+            return 0.0
+        if self.sharded:
+            from trainer.parallel.gradients import total_norm
+
+            return total_norm(gradients)
+        return float(torch.nn.utils.get_total_norm(gradients, foreach=True))
+
+    def _own(self, gradients: list[Tensor]) -> list[Tensor]:
+        """What this rank holds of them."""
+        if self.sharded:
+            from trainer.parallel.gradients import own_parts
+
+            return own_parts(gradients)
+        return gradients
+
     def _reduce(self, sums: list[tuple[Tensor, Tensor]], stop: bool) -> tuple[float, float, float]:
         """(loss sum, count, ranks that want to stop) over all ranks: the one small reduction of an update."""
-        if self.world_size == 1 and len(sums) == 1:
+        if self.data_ranks == 1 and len(sums) == 1:
             return float(sums[0][0]), float(sums[0][1]), float(stop)
         totals = torch.zeros(3, dtype=torch.float64, device=self.device)
         for total, count in sums:
             totals[0] += total
             totals[1] += count
         totals[2] = float(stop)
-        if self.world_size > 1:
+        if self.data_ranks > 1:
             torch.distributed.all_reduce(totals)
         loss_sum, count, stops = totals.tolist()
         return loss_sum, count, stops
-
-
-def _norm(gradients: list[Tensor]) -> float:
-    """Euclidean norm of all gradients together, as they stand."""
-    if not gradients:
-        return 0.0
-    return float(torch.nn.utils.get_total_norm(gradients, foreach=True))

@@ -12,15 +12,33 @@ def finish(config: Config, training: Training, folder: Path) -> None:
     """Collective: all ranks evaluate, rank 0 prints to standard output."""
     result = training.loop.evaluate_now()
     training.reporters.progress.close()
-    if training.world.rank == 0:
-        for line in lines(config, training, folder, result):
+    first = training.world.rank == 0
+    text = sample(config, training) if first or training.loop.step.sharded else ""
+    if first:
+        for line in lines(config, training, folder, result, text):
             print(line)
         sys.stdout.flush()
     comm.barrier()
 
 
-def lines(config: Config, training: Training, folder: Path, result: dict[str, float]) -> list[str]:
-    """The summary, line by line."""
+def sample(config: Config, training: Training) -> str:
+    """Prompt and generated text; "" where none is asked for. Collective where the model is sharded."""
+    if not (config.eval.sample_tokens and training.data.tokenizer is not None and config.model.kind == "gpt"):
+        return ""
+    from trainer.sample import generate
+
+    return config.eval.prompt + generate(
+        training.model,
+        training.data.tokenizer,
+        config.eval.prompt,
+        config.eval.sample_tokens,
+        seed=config.run.seed,
+        policy=training.loop.step.policy,
+    )
+
+
+def lines(config: Config, training: Training, folder: Path, result: dict[str, float], text: str) -> list[str]:
+    """The summary, line by line; `text`: as `sample` gives it."""
     state, loop = training.state, training.loop
     told = [f"trained: {state.step} updates, {state.cursor} samples"]
     if loop.seconds:
@@ -32,18 +50,8 @@ def lines(config: Config, training: Training, folder: Path, result: dict[str, fl
     zlib_bits = training.data.zlib_bits_per_byte
     if "bits_per_byte" in result and zlib_bits:
         told.append(f"zlib -9 needs {zlib_bits:.4f} bits per byte on the same text")
-    if config.eval.sample_tokens and training.data.tokenizer is not None and config.model.kind == "gpt":
-        from trainer.sample import generate
-
-        text = generate(
-            training.model,
-            training.data.tokenizer,
-            config.eval.prompt,
-            config.eval.sample_tokens,
-            seed=config.run.seed,
-            policy=loop.step.policy,
-        )
-        told += ["sample:", *("    " + line for line in (config.eval.prompt + text).splitlines())]
+    if text:
+        told += ["sample:", *("    " + line for line in text.splitlines())]
     newest = training.checkpoints.store.list()
     told.append(f"run folder: {folder} (resolved.toml, metrics.jsonl{', checkpoints/' if newest else ''})")
     if newest:

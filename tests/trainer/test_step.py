@@ -1,11 +1,13 @@
 """One update: exact gradients over micro-batches and ranks, one unscale, clip after it, no lone decisions."""
 
+import contextlib
 import math
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from tests.beds.ranks import on_ranks
 from tests.trainer.toy import ToyModel, batches, flat, sequences, token_loss
@@ -39,7 +41,8 @@ def make_step(
     compute = torch.float16 if scale else dtype
     policy = Policy(compute, dtype, None, scale)
     optimizers = build_optimizer(model, Optim(name=name, lr=lr, weight_decay=0.0), CPU)
-    return Step(module, optimizers, policy, CPU, clip=clip, world_size=world_size)
+    no_sync = module.no_sync if isinstance(module, DistributedDataParallel) else contextlib.nullcontext
+    return Step(module, optimizers, policy, CPU, clip=clip, data_ranks=world_size, no_sync=no_sync)
 
 
 def one_update(step: Step, micro_batches: list[tuple[dict[str, Tensor], int]], divisor: float = 7.0) -> Outcome:
@@ -218,7 +221,7 @@ def test_weights_stay_in_float32_under_bf16_and_move() -> None:
 
     policy = Policy(torch.bfloat16, torch.float32, None, None)
     optimizers: Optimizers = build_optimizer(model, Optim(lr=1e-3, betas=[0.9, 0.999]), CPU)
-    step = Step(LossModule(model, loss), optimizers, policy, CPU, clip=0.0, world_size=1)
+    step = Step(LossModule(model, loss), optimizers, policy, CPU, clip=0.0)
     for _ in range(200):
         step([(ramp, 1)], 1.0, 1.0, False)
     assert model.weight.dtype == torch.float32

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
@@ -10,7 +10,11 @@ from torch.optim import Optimizer
 
 from trainer.checkpoint import tensors
 from trainer.checkpoint.names import plain_names
+from trainer.checkpoint.parts import gathered, is_part, part_like
 from trainer.errors import UserError
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 OPTIMIZER_FILE = "optimizer.pt"
 _FIX = "use the [optim] section that it was saved with, or another --run.folder"
@@ -19,10 +23,11 @@ _CONFIGURED = {"lr", "initial_lr", "betas", "eps", "momentum", "weight_decay"}
 _IMPLEMENTATION = {"foreach", "fused", "capturable", "differentiable", "maximize"}
 
 
-def save_optimizer(folder: Path, model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
+def save_optimizer(folder: Path, model: nn.Module, optimizers: Sequence[Optimizer], write: bool = True) -> None:
     """Writes `optimizer.pt`: each parameter's shape, optimizer class and state; and each group's values.
 
-    The optimizers together hold parameters of `model`, each once. UserError when the disk refuses.
+    The optimizers together hold parameters of `model`, each once. Collective where that is sharded; `write`: whether
+    this rank is the one that writes. UserError when the disk refuses.
     """
     names = _parameter_names(model)
     parameters: dict[str, Any] = {}
@@ -36,9 +41,10 @@ def save_optimizer(folder: Path, model: nn.Module, optimizers: Sequence[Optimize
             parameters[name] = {
                 "optimizer": type(optimizer).__name__,
                 "shape": list(parameter.shape),
-                "state": dict(optimizer.state.get(parameter, {})),
+                "state": gathered(optimizer.state.get(parameter, {}), write),
             }
-    tensors.save(folder / OPTIMIZER_FILE, {"parameters": parameters, "groups": groups})
+    if write:
+        tensors.save(folder / OPTIMIZER_FILE, {"parameters": parameters, "groups": groups})
 
 
 def load_optimizer(folder: Path, model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
@@ -107,6 +113,8 @@ def _placed(key: str, value: Any, parameter: nn.Parameter, group: dict[str, Any]
     """To the parameter's device, its type as saved. Step counters stay on the host unless the update runs on the device
     alone (as torch.optim has it)."""
     if isinstance(value, torch.Tensor):
+        if is_part(parameter) and value.shape == parameter.shape:
+            return part_like(value, cast("DTensor", parameter))
         on_host = key == "step" and not (group.get("capturable") or group.get("fused"))
         return value if on_host else value.to(parameter.device)
     if isinstance(value, list | tuple):

@@ -15,6 +15,7 @@ from torch import nn
 from trainer.checkpoint import tensors
 from trainer.checkpoint.names import plain_names
 from trainer.checkpoint.optimizer import load_optimizer, save_optimizer
+from trainer.checkpoint.parts import gathered
 from trainer.checkpoint.random_state import load_rank_state, save_rank_state
 from trainer.errors import UserError
 
@@ -32,12 +33,15 @@ MODEL_FILE = "model.pt"
 _FIX = "use the [model] section that it was saved with, or another --run.folder"
 
 
-def save_model(folder: Path, model: nn.Module) -> None:
+def save_model(folder: Path, model: nn.Module, write: bool = True) -> None:
     """Writes `model.pt`: parameters and persistent buffers under the model's own names, tied weights once.
 
-    UserError when the disk refuses.
+    Collective where the model is sharded; `write`: whether this rank is the one that writes. UserError when the disk
+    refuses.
     """
-    tensors.save(folder / MODEL_FILE, _state(model))
+    state = _state(model, write)
+    if write:
+        tensors.save(folder / MODEL_FILE, state)
 
 
 def load_model(folder: Path, model: nn.Module) -> None:
@@ -55,7 +59,7 @@ def load_model(folder: Path, model: nn.Module) -> None:
 def weights_digest(model: nn.Module) -> str:
     """Hexadecimal SHA-256 over name, type, shape and bytes of every saved tensor, in the order of the names.
 
-    Equal for bit-identical weights, whatever wraps the model and wherever it lies.
+    Equal for bit-identical weights, whatever wraps the model and wherever it lies. Collective where it is sharded.
     """
     digest = hashlib.sha256()
     for name, value in sorted(_state(model).items()):
@@ -66,9 +70,9 @@ def weights_digest(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _state(model: nn.Module) -> dict[str, Any]:
+def _state(model: nn.Module, keep: bool = True) -> dict[str, Any]:
     state = model.state_dict()
-    return {plain: state[name] for name, plain in plain_names(model, state).items()}
+    return gathered({plain: state[name] for name, plain in plain_names(model, state).items()}, keep)
 
 
 def _compare(folder: Path, saved: Mapping[str, Any], own: Mapping[str, Any]) -> None:

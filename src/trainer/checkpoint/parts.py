@@ -1,0 +1,45 @@
+"""Tensors of which each rank holds a part, whole in a checkpoint: that is the same for every layout."""
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+
+
+def is_part(value: object) -> bool:
+    """Is this what one rank has of a sharded tensor? Does not import what could only make one."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(value, module.DTensor)
+
+
+def gathered(state: Mapping[str, Any], keep: bool) -> dict[str, Any]:
+    """The state with every tensor whole and what was sharded on the host; collective where there is such, in the
+    order of the keys. One tensor at a time is whole on the device. Without `keep`: empty."""
+    found: dict[str, Any] = {}
+    for name, value in state.items():
+        if is_part(value):
+            whole = value.full_tensor()
+            value = whole.cpu() if keep else None
+            del whole
+        if keep:
+            found[name] = value
+    return found
+
+
+def part_like(whole: torch.Tensor, example: "DTensor") -> "DTensor":
+    """What this rank holds of `whole`, which all ranks have, laid out as `example` is. Sends nothing."""
+    from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    assert whole.shape == example.shape, (whole.shape, example.shape)
+    mesh = example.device_mesh
+    shape, offset = compute_local_shape_and_global_offset(whole.shape, mesh, example.placements)
+    own = whole[tuple(slice(start, start + size) for start, size in zip(offset, shape, strict=True))]
+    own = own.to(example.device).clone(memory_format=torch.contiguous_format)
+    return DTensor.from_local(
+        own, mesh, example.placements, run_check=False, shape=whole.shape, stride=example.stride()
+    )

@@ -1,0 +1,59 @@
+"""Sharded data parallelism (FSDP2): a rank keeps its part of each weight, gradient and optimizer state."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+
+def apply_fsdp(
+    model: nn.Module, mesh: "DeviceMesh", units: Sequence[nn.Module], *, reshard: bool, methods: Sequence[str] = ()
+) -> None:
+    """Shards `model` in place over the last dimension of `mesh`; a first dimension, if there is one, holds copies.
+
+    The weights must be whole, and are rank 0's on all ranks afterwards. Each of `units` (parts of the model, none
+    inside another) is gathered before it is used, the rest of the model as one more; `reshard`: and given up right
+    after its forward, to be gathered again for its backward. Averages gradients over all ranks of the mesh. `methods`:
+    names of methods of the model that are called like a forward.
+    """
+    take_over(model)
+    for unit in units:
+        fully_shard(unit, mesh=mesh, reshard_after_forward=reshard)
+    # what is used at the beginning and at the end of a forward is needed again at once
+    fully_shard(model, mesh=mesh, reshard_after_forward=False)
+    for name in methods:
+        register_fsdp_forward_method(model, name)
+
+
+def take_over(model: nn.Module) -> None:
+    """Rank 0's weights and buffers on all ranks, as DDP does it: builders that draw without a seed differ."""
+    for tensor in model.state_dict().values():
+        if isinstance(tensor, torch.Tensor):
+            torch.distributed.broadcast(tensor.detach(), 0)
+
+
+def find_units(model: nn.Module) -> list[nn.Module]:
+    """What is gathered as one: the members of the model's longest lists of modules, else nothing smaller than all.
+
+    A list inside a member of another list belongs to that member.
+    """
+    lists = [each for each in model.modules() if isinstance(each, nn.ModuleList | nn.Sequential)]
+    inner = {below for each in lists for member in each for below in member.modules() if below in set(lists)}
+    return [member for each in lists if each not in inner for member in each if any(True for _ in member.parameters())]
+
+
+@contextlib.contextmanager
+def unsynchronized(model: nn.Module) -> Iterator[None]:
+    """Backward adds to whole gradients of this rank's own, which the next one outside of it reduces and shards."""
+    assert isinstance(model, FSDPModule)
+    model.set_requires_gradient_sync(False)
+    try:
+        yield
+    finally:
+        model.set_requires_gradient_sync(True)

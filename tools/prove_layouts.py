@@ -1,0 +1,49 @@
+"""However a run is cut, it gives the numbers of one process: loss, gradient norm and weights after five updates.
+
+    uv run python -m tools.prove_layouts              all layouts x fp64, fp32 x SGD, AdamW; docs/proofs/layouts.json
+    uv run python -m tools.prove_layouts --ranks 2    those of two ranks
+
+Differences are relative: the largest of five losses and of five norms, and for the weights the norm of the difference
+over the norm, whole model and worst tensor. fp64 has to agree to 1e-10, fp32 to 1e-5.
+"""
+
+import sys
+from typing import Any
+
+from tools import layouts
+from tools.proof import parser as proof_parser
+from tools.proof import write
+
+LIMITS = {"fp64": 1e-10, "fp32": 1e-5}
+
+
+def main() -> int:
+    parser = proof_parser(__doc__)
+    parser.add_argument("--ranks", type=int, default=0, help="only layouts of that many ranks")
+    arguments = parser.parse_args()
+    chosen = [case for case in layouts.cases() if arguments.ranks in (0, case.ranks)]
+    rows: list[dict[str, Any]] = []
+    for dtype, limit in LIMITS.items():
+        for optimizer in layouts.OPTIMIZERS:
+            one = layouts.one_process(dtype, optimizer)
+            for case in chosen:
+                found = layouts.compared(one, layouts.on(case, dtype, optimizer))
+                good = max(found["loss"], found["norm"], found["weights"]) <= limit
+                rows.append({"layout": case.name, "precision": dtype, "optimizer": optimizer, "good": good, **found})
+                print(
+                    f"{dtype} {optimizer:<5} {case.name:<40} loss {found['loss']:.1e} norm {found['norm']:.1e} "
+                    f"weights {found['weights']:.1e}, worst {found['worst']:.1e} {found['worst_tensor']}"
+                    f"{'' if good else '  TOO FAR'}",
+                    flush=True,
+                )
+    bad = [row for row in rows if not row["good"]]
+    print(f"{len(rows) - len(bad)} of {len(rows)} within the limits, {len(chosen)} layouts")
+    if not arguments.ranks:
+        write(
+            "layouts", {"limits": LIMITS, "layouts": len(chosen), "good": len(rows) - len(bad), "rows": rows}, arguments
+        )
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
