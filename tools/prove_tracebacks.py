@@ -52,6 +52,8 @@ TRIALS = {
     "our own code, called wrong": ["--model.loss", "user.py:warned"],
 }
 SMALL = [
+    "--nproc",
+    "1",
     "--data.sequence",
     "32",
     "--model.layers",
