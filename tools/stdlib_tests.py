@@ -22,6 +22,8 @@ class Outcome:
     """passed, failed, skipped (as a whole, or no test ran), late."""
     seconds: float
     passed: int = 0
+    good: list[str] = field(default_factory=list)
+    """The tests that passed."""
     bad: list[str] = field(default_factory=list)
     """Tests that failed or ended in an error."""
     skipped: list[str] = field(default_factory=list)
@@ -94,6 +96,7 @@ def _judge(code: int | None, results: Path, said: list[str]) -> Outcome:
                 outcome.skipped.append(name)
             else:
                 outcome.passed += 1
+                outcome.good.append(name)
     if code is None:
         outcome.status, outcome.said = "late", "longer than the limit"
     elif code in (0, NO_TEST_RAN) and not outcome.bad:

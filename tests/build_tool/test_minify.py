@@ -190,6 +190,15 @@ def test_docstrings_go_on_request_but_for_the_modules_that_keep_them(tmp_path: P
     assert report.rows[0].docstrings == "removed, kept in 1 modules"
 
 
+def test_annotations_go_on_request_only(tmp_path: Path) -> None:
+    text = "def f(a: int) -> str:\n  b: int = a\n  return b\nclass A:\n  c: int\n"
+    files = [module("p/a.py", text, "p"), module("q.py", text, "q")]
+    made, _ = minified(files, tmp_path, Policy(strip_annotations=frozenset({"p.a"})))
+    assert made["p/a.py"].data == b"def f(a):b:int=a;return b\nclass A:c:int\n"
+    assert made["p/a.py"].passes == ("signatures", PRINT)
+    assert made["q.py"].data == b"def f(a:int)->str:b:int=a;return b\nclass A:c:int\n"
+
+
 def test_the_policy_comes_from_pyproject(tmp_path: Path) -> None:
     path = tmp_path / "pyproject.toml"
     path.write_text("[project]\nname = 'x'\n")

@@ -24,7 +24,12 @@ ALL = tuple(PASSES)
 
 
 @pytest.mark.filterwarnings("ignore")  # coroutines that are never awaited
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(
+    max_examples=30,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
 @given(st.randoms(use_true_random=False))
 def test_generated_programs(random: Random) -> None:
     from tools.program_grammar import program
