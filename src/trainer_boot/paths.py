@@ -37,6 +37,8 @@ class FolderFinder:
             return zipimporter(archive.path).find_spec(fullname)
         # at the top, what `members` itself imports is looked for here too
         if inner not in (archive.members.folders if self._folder else finder.namespaces):
+            if not self._folder:
+                return None
             from trainer_boot.left_out import find
 
             return find(finder, name)

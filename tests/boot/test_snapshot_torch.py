@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from trainer import startup
-from trainer.commands import env
+from trainer.commands import env, env_snapshot
 from trainer.errors import UserError
 from trainer_boot.layers import Note
 
@@ -85,8 +85,8 @@ class Notes:
         self.trained = False
         monkeypatch.setattr(startup, "put_on", lambda names, check: [{"layer": "snapshot", **self.left.pop(0)}])
         monkeypatch.setattr(startup, "record_snapshot", lambda patient: {"why": "full disk" if patient else "no time"})
-        monkeypatch.setattr(env, "_wrap_for_ranks", lambda folder: None)
-        monkeypatch.setattr(env, "_train_a_little", self.train)
+        monkeypatch.setattr(env_snapshot, "_wrap_for_ranks", lambda folder: None)
+        monkeypatch.setattr(env_snapshot, "_train_a_little", self.train)
 
     def train(self, folder: Path) -> None:
         self.trained = True

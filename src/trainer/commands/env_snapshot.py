@@ -87,6 +87,7 @@ def _wrap_for_ranks(folder: Path) -> None:
     import torch
     import torch.distributed as dist
 
+    import trainer.parallel.fsdp  # noqa: F401  # with what it needs of torch
     from trainer.parallel.ddp import apply_ddp
 
     if not dist.is_gloo_available():
