@@ -109,6 +109,6 @@ def _judge(code: int | None, results: Path, said: list[str]) -> Outcome:
 
 
 def _reason(code: int, said: list[str]) -> str:
-    words = ("Error", "error:", "FAIL:", "ERROR:", "Warning", "no tests")
+    words = ("Error", "error:", "error while", "FAIL:", "ERROR:", "Warning", "no tests")
     telling = [line.strip() for line in said if any(word in line for word in words)]
     return f"status {code}: {(telling or said or [''])[0]}"[:300]
