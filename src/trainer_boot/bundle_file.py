@@ -20,7 +20,6 @@ from trainer_boot.layout import (
     HEADER_SIZE,
     LOCK,
     ORIGINALS,
-    PACKED,
     REQUIREMENTS,
     SHEBANG,
     SIGNATURE,
@@ -152,7 +151,7 @@ class BundleFile:
             blob = pread(self._descriptor, size, offset + len(start) + at)
             if check(blob) != wanted:
                 raise BundleError(f"the code of {name} for Python {version} differs from what was built", FIX)
-            codes[name] = unpacked(blob) if blob[0] == PACKED else blob
+            codes[name] = unpacked(blob)
         return codes
 
     def damage(self) -> list[str]:

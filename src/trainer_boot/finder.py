@@ -22,17 +22,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourcelessFileLoader
 from os import pread
 from time import monotonic_ns
 
-from trainer_boot.layout import (
-    HEADER_CHECK,
-    HEADER_SIZE,
-    MAIN_CHECK,
-    PACKED,
-    TAIL_CHECK,
-    check,
-    path_of,
-    unpacked,
-    word,
-)
+from trainer_boot.layout import HEADER_CHECK, HEADER_SIZE, MAIN_CHECK, TAIL_CHECK, check, path_of, unpacked, word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,7 +145,7 @@ class BundleLoader(Loader):
         """The marshalled code. ImportError."""
         offset, size, expected, _ = self._entry(fullname)
         blob = self.archive.read(self._section + offset, size, lambda blob: blob if check(blob) == expected else None)
-        return blob if blob[0] != PACKED else unpacked(blob)
+        return unpacked(blob)
 
     def load_module(self, fullname: str) -> "ModuleType":
         """The old way to import, which older packages still go."""

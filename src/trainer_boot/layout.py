@@ -92,7 +92,9 @@ def check(data: bytes) -> bytes:
 
 
 def unpacked(blob: bytes) -> bytes:
-    """The code in a blob that begins with PACKED."""
+    """The code in a blob: as it lies there, or deflated behind PACKED."""
+    if blob[0] != PACKED:
+        return blob
     import zlib
 
     return zlib.decompress(blob[1:], -zlib.MAX_WBITS)
