@@ -61,7 +61,6 @@ def write(
     }
     information = {**facts, "format": FORMAT, "entry": entry, "sha256": digests}
     archive.add(layout.BUILD_INFORMATION, json.dumps(information, indent=1, sort_keys=True).encode() + b"\n")
-    archive.add(layout.LOCK, lock)
     archive.add(layout.REQUIREMENTS, requirements)
     if bill:
         archive.add(layout.BILL, bill)

@@ -15,10 +15,10 @@ from trainer_boot.layout import (
     BILL,
     BOOT_MODULES,
     BUILD_INFORMATION,
+    ENVIRONMENT,
     FIRST_SLOT,
     FOLDER,
     HEADER_SIZE,
-    LOCK,
     ORIGINALS,
     REQUIREMENTS,
     SHEBANG,
@@ -123,7 +123,7 @@ class BundleFile:
                 kind = "code"
             elif path == ORIGINALS:
                 kind = "original texts"
-            elif path in (LOCK, REQUIREMENTS):
+            elif path in (ENVIRONMENT, REQUIREMENTS):
                 kind = "lock"
             elif path.startswith(FOLDER):
                 continue

@@ -75,7 +75,6 @@ SOURCE_MODULES = (*BOOT_MODULES, "trainer_boot.integrity", "trainer_boot.members
 
 FOLDER = "_trainer/"
 BUILD_INFORMATION = FOLDER + "build.json"
-LOCK = FOLDER + "uv.lock"
 REQUIREMENTS = FOLDER + "requirements.json"
 ENVIRONMENT = FOLDER + "environment.json"
 ORIGINALS = FOLDER + "originals"

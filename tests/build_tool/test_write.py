@@ -97,7 +97,6 @@ def test_the_build_information_says_what_is_inside(tmp_path: Path) -> None:
     (tmp_path / "app.pyz").write_bytes(data)
     with zipfile.ZipFile(tmp_path / "app.pyz") as archive:
         information = json.loads(archive.read("_trainer/build.json"))
-        assert archive.read("_trainer/uv.lock") == b"the lock"
         assert archive.read("_trainer/requirements.json") == b"[]"
     assert information["entry"] == "app"
     assert information["version"] == "1"

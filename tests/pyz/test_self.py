@@ -56,7 +56,7 @@ def test_it_is_whole(pyz: Path, tmp_path: Path) -> None:
 
 def test_bytes_that_no_reader_looks_at_are_covered_too(pyz: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(pyz) as archive:
-        offset = archive.getinfo("_trainer/uv.lock").header_offset
+        offset = archive.getinfo("_trainer/environment.json").header_offset
     data = bytearray(pyz.read_bytes())
     data[offset + 10] ^= 1  # the time in the local header
     (tmp_path / "odd.pyz").write_bytes(data)

@@ -63,8 +63,10 @@ def compare(old: "BundleFile", new: "BundleFile") -> "dict[str, Any]":
 def _open(path: str | None) -> "BundleFile":
     try:
         file = startup.bundle_file(path)
-    except ImportError as error:  # what is no file of ours is wrong usage here: 1 means that they differ
-        raise UserError(getattr(error, "what", str(error)), getattr(error, "fix", ""), 2) from None
+    except Exception as error:  # what is no file of ours is wrong usage here: 1 means that they differ
+        if not hasattr(error, "what"):
+            raise
+        raise UserError(str(error.what), str(getattr(error, "fix", "")), 2) from None
     if file is None:
         raise UserError("diff compares two files, and this is none", "trainer self diff OLD.pyz NEW.pyz", 2)
     found = file.damage()
