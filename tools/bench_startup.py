@@ -21,6 +21,7 @@ else of the files concerned), slow (a millisecond a request of the file system, 
 """
 
 import argparse
+import hashlib
 import json
 import platform
 import signal
@@ -91,7 +92,11 @@ def staying(arguments: argparse.Namespace, pyz: Path, flow: str) -> dict[str, An
 
 def measured(arguments: argparse.Namespace, pyz: Path) -> dict[str, Any]:
     """All that was asked for, printed as it comes."""
-    result: dict[str, Any] = {"python": platform.python_version(), "torch": version("torch")}
+    result: dict[str, Any] = {
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "file": hashlib.sha256(pyz.read_bytes()).hexdigest(),
+    }
     if any(flow in startup_steps.FLOWS for flow in arguments.flows):
         for place in arguments.place:
             why = startup_places.lacks(place)
@@ -115,6 +120,17 @@ def measured(arguments: argparse.Namespace, pyz: Path) -> dict[str, Any]:
     return result
 
 
+def added(before: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """What was measured before of the same file, and now; what is in both, as it is now."""
+    if before.get("file") != result["file"]:
+        raise SystemExit("error: what is there was measured on another build\nfix: leave --add out, and measure all")
+    whole = {**before, **result}
+    for part, rows in before.items():
+        if isinstance(rows, dict) and part in result:
+            whole[part] = {**rows, **result[part]}
+    return whole
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pyz", type=Path, default=PYZ, metavar="FILE")
@@ -123,6 +139,7 @@ def main() -> int:
     parser.add_argument("--contenders", metavar="NAME;NAME", help="of first updates only these, and the first")
     parser.add_argument("--rounds", type=int, help=f"default: {STEP_ROUNDS} for updates, {ANSWER_ROUNDS} for answers")
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--add", action="store_true", help="FILE keeps what it has of other flows and places")
     parser.add_argument("--picture", type=Path, metavar="FILE.svg")
     parser.add_argument("--strace", action="store_true", help="count system calls too")
     arguments = parser.parse_args()
@@ -137,6 +154,8 @@ def main() -> int:
         result = measured(arguments, need_pyz(arguments.pyz))
     except Differs as error:
         raise SystemExit(f"error: {error}") from None
+    if arguments.add and arguments.json and arguments.json.is_file():
+        result = added(json.loads(arguments.json.read_text()), result)
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=1) + "\n")
     if arguments.picture:
