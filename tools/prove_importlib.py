@@ -33,10 +33,11 @@ def run(python: str, kind: str, pattern: str) -> list[Row]:
     minifier = find_spec("python_minifier")
     assert minifier is not None
     assert minifier.origin is not None
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as fixtures:
         Path(folder, "python_minifier").symlink_to(Path(minifier.origin).parent)
         variables = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH") if name in os.environ}
         variables["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, ROOT / "src", folder)))
+        variables["TMPDIR"] = fixtures  # what lies there is served from archives: not the project, wherever it lies
         # no compiled files: what tests do with them, they do beside our importer
         command = [python, "-B", "-W", "ignore", "-m", "tools.importlib_suite", kind, pattern]
         done = subprocess.run(command, capture_output=True, text=True, env=variables, cwd="/", check=False, timeout=900)
