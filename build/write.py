@@ -65,14 +65,7 @@ def write(
     if bill:
         archive.add(layout.BILL, bill)
     archive.add(layout.ENVIRONMENT, environment)
-    table: layout.FileTable = (
-        entry,
-        _namespaces(tree),
-        {file.module or "": file.is_package for file in tree.modules()},
-        dict(archive.entries),
-        {path: shipped.get(path) for path in texts},
-    )
-    packed = layout.pack(table)
+    packed = layout.pack(_file_table(tree, archive, entry, {path: shipped.get(path) for path in texts}))
     files_offset = archive.add(layout.FILE_TABLE, packed, store=True)[0]
     tail_offset = archive.size
     tail = archive.close()
@@ -206,6 +199,13 @@ def _add_what_python_reads(archive: Zip, tree: Tree, section: CodeSection) -> tu
     for name in layout.SOURCE_MODULES:
         archive.add(texts[name].path, texts[name].data)
     return archive.data[:size], archive.data[size:]
+
+
+def _file_table(
+    tree: Tree, archive: Zip, entry: str, originals: dict[str, layout.FileEntry | None]
+) -> layout.FileTable:
+    modules = {file.module or "": file.is_package for file in tree.modules()}
+    return entry, _namespaces(tree), modules, dict(archive.entries), originals
 
 
 def _check_word(data: bytes) -> int:

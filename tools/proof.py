@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,20 @@ def parser(text: str | None) -> argparse.ArgumentParser:
     )
     made.add_argument("--no-json", action="store_true", help="print only, leave docs/proofs as it is")
     return made
+
+
+def interpreters(versions: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Minor version and executable of each that is here, outside of any virtual environment; tells of those that are
+    not."""
+    from tests.boot.bed import python as find_python
+
+    for version in versions:
+        running = f"{sys.version_info[0]}.{sys.version_info[1]}" == version
+        python = str(Path(sys.base_prefix, "bin", "python3")) if running else find_python(version)
+        if python is None:
+            print(f"{version}: not here")
+        else:
+            yield version, python
 
 
 def need_pyz(path: Path) -> Path:

@@ -13,14 +13,12 @@ import collections
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tests.boot.bed import python as find_python
-from tools.proof import ROOT, write
+from tools.proof import ROOT, interpreters, write
 from tools.proof import parser as proof_parser
 
 KINDS = ("code", "minified", "source")
@@ -82,12 +80,7 @@ def main() -> None:
     arguments = parser.parse_args()
     found: dict[str, Any] = {}
     wrong = 0
-    for version in arguments.python or VERSIONS:
-        running = f"{sys.version_info[0]}.{sys.version_info[1]}" == version
-        python = str(Path(sys.base_prefix, "bin", "python3")) if running else find_python(version)
-        if python is None:
-            print(f"{version}: not here")
-            continue
+    for _, python in interpreters(arguments.python or VERSIONS):
         plain = run(python, "plain", arguments.pattern)
         full = subprocess.run([python, "-V"], capture_output=True, text=True, check=True).stdout.split()[1]
         for kind in arguments.kinds.split(","):

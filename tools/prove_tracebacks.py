@@ -19,8 +19,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from tests.boot.bed import python as find_python
-from tools.proof import ROOT, need_pyz, small_text, write
+from tools.proof import ROOT, interpreters, need_pyz, small_text, write
 from tools.proof import parser as proof_parser
 
 FRAMES = Path(__file__).with_name("traceback_frames.py")
@@ -161,12 +160,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         listed = Path(folder, "sources.json")
         listed.write_text(json.dumps(known))
-        for version in arguments.python or VERSIONS:
-            running = f"{sys.version_info[0]}.{sys.version_info[1]}" == version
-            python = str(Path(sys.base_prefix, "bin", "python3")) if running else find_python(version)
-            if python is None:
-                print(f"{version}: not here")
-                continue
+        for version, python in interpreters(arguments.python or VERSIONS):
             found[version] = compare(tables(python, pyz), tables(python, listed))
             counts = {name: value for name, value in found[version].items() if name != "differ"}
             print(f"{version}: {counts}, {len(found[version]['differ'])} differ")

@@ -26,8 +26,8 @@ from trainer.loop import Loop, Reporters, State
 from trainer.mesh import BatchPlan, plan_layout, total_updates
 from trainer.models import build_model, choose_loss
 from trainer.moving import moved
-from trainer.optim import build_optimizer
-from trainer.parallel import parallelize
+from trainer.optim import Optimizers, build_optimizer
+from trainer.parallel import Parallelized, parallelize
 from trainer.precision import Policy, choose, make_policy
 from trainer.resume import Checkpoints
 from trainer.schema import Config
@@ -142,16 +142,7 @@ def assemble(
         checkpoints.load(found, meta, model, optimizers, state, policy)
     loader = _loader(config, data, plan, world, device)
     total = total_updates(config, loader.updates_per_epoch)
-    step = Step(
-        cut.module,
-        optimizers,
-        policy,
-        device,
-        clip=config.optim.clip,
-        data_ranks=world.world_size,
-        no_sync=cut.no_sync,
-        sharded=cut.sharded,
-    )
+    step = _step(config, cut, optimizers, policy, device, world)
     to_device = partial(moved, device=device)
     micro = config.eval.micro or plan.micro
     evaluation = Evaluation(
@@ -180,6 +171,21 @@ def assemble(
         evaluate=evaluation,
     )
     return Training(world, data, model, loop, checkpoints)
+
+
+def _step(
+    config: Config, cut: Parallelized, optimizers: Optimizers, policy: Policy, device: torch.device, world: World
+) -> Step:
+    return Step(
+        cut.module,
+        optimizers,
+        policy,
+        device,
+        clip=config.optim.clip,
+        data_ranks=world.world_size,
+        no_sync=cut.no_sync,
+        sharded=cut.sharded,
+    )
 
 
 def _compute(config: Config, device: torch.device, meta: dict[str, Any] | None, world: World) -> str:

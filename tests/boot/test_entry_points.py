@@ -1,17 +1,12 @@
 """Entry points from the snapshot: the same as from the files, which are read no more."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pytest
 
 from tests.boot import test_snapshot as bed
-from tests.boot.test_snapshot import ROOT, Environment, why
+from tests.boot.test_snapshot import Environment, told, why
 from trainer_boot import snapshot_entry_points
 
 environment, made = bed.environment, bed.made
@@ -39,11 +34,7 @@ ASK = """
 
 
 def ask(cache: Path, way: str) -> list[Any]:
-    variables = {**os.environ, "TRAINER_SNAPSHOT_DIR": str(cache), "PYTHONPATH": str(ROOT / "src")}
-    words = [sys.executable, "-c", dedent(ASK), way]
-    done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
-    found: list[Any] = json.loads(done.stdout)
+    found: list[Any] = told(ASK, way, cache)
     return found
 
 

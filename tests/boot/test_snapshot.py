@@ -2,15 +2,18 @@
 
 import importlib
 import inspect
+import json
 import multiprocessing
 import os
 import pickle
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import resources
 from importlib.machinery import FileFinder, SourceFileLoader
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
@@ -102,6 +105,15 @@ def made(environment: Environment) -> Environment:
     environment.use()
     environment.make()
     return environment
+
+
+def told(script: str, way: str, cache: Path) -> Any:
+    """What the script, in a process of its own that is told the way, prints as JSON."""
+    variables = {**os.environ, "TRAINER_SNAPSHOT_DIR": str(cache), "PYTHONPATH": str(ROOT / "src")}
+    words = [sys.executable, "-c", dedent(script), way]
+    done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def served() -> object:

@@ -1,22 +1,17 @@
 """What Python makes of text, from the snapshot: the same as made anew, and less is compiled."""
 
 import dataclasses
-import json
-import os
 import re
-import subprocess
-import sys
 import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from textwrap import dedent
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.boot.test_snapshot import ROOT
+from tests.boot.test_snapshot import told
 from trainer_boot import snapshot_generated
 from trainer_boot.snapshot_generated import NOTHING, Generated, executed, lacking, packed, part
 
@@ -81,11 +76,7 @@ def serve(module: ModuleType) -> None:
 
 
 def ask(cache: Path, way: str) -> list[Any]:
-    variables = {**os.environ, "TRAINER_SNAPSHOT_DIR": str(cache), "PYTHONPATH": str(ROOT / "src")}
-    words = [sys.executable, "-c", dedent(ASK), way]
-    done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
-    found: list[Any] = json.loads(done.stdout)
+    found: list[Any] = told(ASK, way, cache)
     return found
 
 
