@@ -24,27 +24,37 @@ OPTIMIZERS = {
     "sgd": Optim(name="sgd", lr=0.5, momentum=0.9, weight_decay=0.01, clip=0.5),
     "adamw": Optim(name="adamw", lr=0.01, weight_decay=0.1, clip=0.5),
 }
-MODEL = Model(kind="gpt", layers=2, width=16, heads=2, tied=True)
+MODEL = Model(kind="gpt", layers=2, width=16, heads=4, tied=True)
 
 
 class Case(NamedTuple):
-    """A layout: ranks, what each keeps, ranks to a copy (0: all), samples a forward."""
+    """A layout: ranks, what each keeps, ranks to a copy (0: all), samples a forward; and what is cut beside that."""
 
     ranks: int
     strategy: str
     shard: int
     micro: int
+    context: int = 1
+    tensor: int = 1
+    sequence: bool = False
+    loss: bool = True
 
     def layout(self) -> Layout:
         """Its degrees."""
-        shard = (self.shard or self.ranks) if self.strategy != "ddp" else 1
-        return Layout(replicate=self.ranks // shard, shard=shard)
+        rest = self.ranks // self.context // self.tensor
+        shard = (self.shard or rest) if self.strategy != "ddp" else 1
+        return Layout(replicate=rest // shard, shard=shard, context=self.context, tensor=self.tensor)
 
     @property
     def name(self) -> str:
         """As in the table."""
-        cut = f" {self.ranks // self.shard} x {self.shard}" if self.shard else ""
-        return f"{self.strategy}{cut}, {self.ranks} ranks, {SAMPLES // self.ranks // self.micro} forwards"
+        layout = self.layout()
+        cut = f" {layout.replicate} x {layout.shard}" if self.shard else ""
+        cut += f", context {self.context}" if self.context > 1 else ""
+        cut += f", tensor {self.tensor}" if self.tensor > 1 else ""
+        cut += " and sequence" if self.sequence else ""
+        cut += "" if self.loss else ", whole logits"
+        return f"{self.strategy}{cut}, {self.ranks} ranks, {SAMPLES // layout.data_ranks // self.micro} forwards"
 
 
 class Numbers(NamedTuple):
@@ -65,6 +75,29 @@ def cases() -> Iterator[Case]:
                 for shard in (2, 4):
                     if shard < ranks:
                         yield Case(ranks, strategy, shard, micro)
+    yield from inner_cases()
+
+
+def inner_cases() -> Iterator[Case]:
+    """Those in which ranks share samples: the matrices, the tokens or both are cut."""
+    for tensor in (2, 4):
+        for sequence in (False, True):
+            for loss in (False, True):
+                yield Case(tensor, "ddp", 0, 4, tensor=tensor, sequence=sequence, loss=loss)
+    for context in (2, 4):
+        yield Case(context, "ddp", 0, 4, context=context)
+        yield Case(context, "full", 0, 4, context=context)
+    yield Case(4, "ddp", 0, 4, context=2)
+    yield Case(4, "full", 2, 4, context=2)
+    for sequence in (False, True):
+        for strategy in ("ddp", "gradients", "full"):
+            yield Case(4, strategy, 0, 4, tensor=2, sequence=sequence)
+            yield Case(8, strategy, 0, 2, tensor=2, sequence=sequence)
+        yield Case(8, "full", 2, 2, tensor=2, sequence=sequence)
+        yield Case(8, "full", 2, 4, tensor=4, sequence=sequence)
+        yield Case(4, "ddp", 0, 4, context=2, tensor=2, sequence=sequence)
+        yield Case(8, "ddp", 0, 4, context=2, tensor=2, sequence=sequence)
+        yield Case(8, "full", 0, 4, context=2, tensor=2, sequence=sequence)
 
 
 def one_process(dtype: str, optimizer: str) -> Numbers:
@@ -83,13 +116,17 @@ def updates(rank: int, count: int, case: Case, dtype: str, optimizer: str) -> Nu
     torch.manual_seed(7)
     model = MODELS["gpt"](MODEL, VOCABULARY).to(DTYPES[dtype])
     optim = OPTIMIZERS[optimizer]
-    settings = Parallel(strategy=case.strategy, shard=case.shard)
-    cut = parallelize(model, token_loss, case.layout(), settings, CPU)
+    layout = case.layout()
+    settings = Parallel(
+        strategy=case.strategy, shard=case.shard, sequence_parallel=case.sequence, loss_parallel=case.loss
+    )
+    cut = parallelize(model, token_loss, layout, settings, CPU)
     policy = Policy(DTYPES[dtype], DTYPES[dtype], None, None)
     step = Step(cut, build_optimizer(model, optim, CPU), policy, CPU, clip=optim.clip)
     outcomes = []
     for update in range(UPDATES):
-        batches = [(batch(update, part), case.micro) for part in parts(rank, count, case.micro)]
+        mine = parts(layout.data_index(rank), layout.data_ranks, case.micro)
+        batches = [(batch(update, part), case.micro) for part in mine]
         outcomes.append(step(batches, float(SAMPLES * SEQUENCE), 1.0, False))
     weights = {name: whole(value) for name, value in model.state_dict().items()}
     return Numbers([each.loss for each in outcomes], [each.grad_norm for each in outcomes], weights)

@@ -77,7 +77,8 @@ def token_loss(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         )
     documents = batch.get("documents")
     logits = model(batch["tokens"]) if documents is None else model(batch["tokens"], documents)
-    return cross_entropy(logits, batch["labels"])
+    own = getattr(model, "own_tokens", None)  # a rank may compute a part of each sequence
+    return cross_entropy(logits, own(batch["labels"]) if own is not None else batch["labels"])
 
 
 def classification_loss(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -99,6 +100,11 @@ def loss_by_batch(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
     """For models of the user's own that bring no loss: tokens are a language model's, all else is classified."""
     tokens = isinstance(batch, Mapping) and "tokens" in batch
     return token_loss(model, batch) if tokens else classification_loss(model, batch)
+
+
+def takes_parts(loss: Loss) -> bool:
+    """May the model give this loss logits that are cut over the classes (see `cross_entropy`)?"""
+    return loss in (token_loss, classification_loss, loss_by_batch)
 
 
 def own_method(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:

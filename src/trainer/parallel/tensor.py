@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 HEADS = 2  # dimension of (B, S, heads, head)
 
 
-def apply_tensor(
-    model: nn.Module, mesh: "DeviceMesh", plan: Mapping[str, str], *, sequence: bool, loss: bool
-) -> None:
+def apply_tensor(model: nn.Module, mesh: "DeviceMesh", plan: Mapping[str, str], *, sequence: bool, loss: bool) -> None:
     """Cuts `model`, whole and the same on all ranks of the one-dimensional `mesh`, in place as `plan` says: patterns of
     module names -> words (see Plan). Between the modules named there tensors are plain ones.
 
@@ -55,9 +53,7 @@ def _planned(model: nn.Module, plan: Mapping[str, str]) -> Iterator[tuple[str, n
     found: dict[str, str] = {}
     for pattern, word in plan.items():
         if word not in WORDS:
-            raise UserError(
-                f'the model\'s plan cuts {pattern!r} as "{word}"', f"take one of: {', '.join(WORDS)}", 2
-            )
+            raise UserError(f'the model\'s plan cuts {pattern!r} as "{word}"', f"take one of: {', '.join(WORDS)}", 2)
         names = [name for name, _ in model.named_modules() if _matches(name, pattern)]
         if not names:
             raise UserError(
@@ -75,9 +71,7 @@ def _matches(name: str, pattern: str) -> bool:
     return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
 
 
-def _style(
-    module: nn.Module, word: str, between: "Placement", sequence: bool, loss: bool
-) -> ParallelStyle | None:
+def _style(module: nn.Module, word: str, between: "Placement", sequence: bool, loss: bool) -> ParallelStyle | None:
     """torch's style for a word; None where nothing but the module's input changes, if that."""
     if word == "column":
         return ColwiseParallel(input_layouts=between)
