@@ -1,6 +1,7 @@
 """How many ranks do what, as arithmetic without torch: the layout, batch sizes, accumulation, updates."""
 
 from trainer.config import global_batch
+from trainer.cuts import check_cuts
 from trainer.errors import UserError
 from trainer.schema import Config
 
@@ -66,6 +67,7 @@ def plan_layout(config: Config, world_size: int) -> Layout:
     parallel = config.parallel
     if parallel.pipeline > 1:
         raise UserError("parallel.pipeline is not there yet", "leave parallel.pipeline out", 2)
+    check_cuts(config)
     cut = parallel.pipeline * parallel.context * parallel.tensor
     if world_size % cut:
         named = ("pipeline", "context", "tensor")

@@ -36,8 +36,8 @@ class Embedding(nn.Embedding):
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + epsilon) * weight over the last dimension (Zhang and Sennrich, 2019).
 
-    Low-precision input is normalized in float32 and comes back in its own dtype. A DTensor, cut along another dimension,
-    comes back as one.
+    Low-precision input is normalized in float32 and comes back in its own dtype. A DTensor, cut along another
+    dimension, comes back as one.
     """
 
     def __init__(self, width: int) -> None:
