@@ -15,7 +15,7 @@ from trainer.optim import build_optimizer
 from trainer.parallel import parallelize
 from trainer.precision import Policy
 from trainer.schema import Model, Optim, Parallel
-from trainer.step import LossModule, Step
+from trainer.step import Step
 
 UPDATES, SAMPLES, SEQUENCE, VOCABULARY = 5, 16, 12, 61
 CPU = torch.device("cpu")
@@ -34,6 +34,11 @@ class Case(NamedTuple):
     strategy: str
     shard: int
     micro: int
+
+    def layout(self) -> Layout:
+        """Its degrees."""
+        shard = (self.shard or self.ranks) if self.strategy != "ddp" else 1
+        return Layout(replicate=self.ranks // shard, shard=shard)
 
     @property
     def name(self) -> str:
@@ -79,19 +84,9 @@ def updates(rank: int, count: int, case: Case, dtype: str, optimizer: str) -> Nu
     model = MODELS["gpt"](MODEL, VOCABULARY).to(DTYPES[dtype])
     optim = OPTIMIZERS[optimizer]
     settings = Parallel(strategy=case.strategy, shard=case.shard)
-    layout = Layout(count // case.shard, case.shard) if case.shard else Layout(1, count)
-    cut = parallelize(LossModule(model, token_loss), model, layout, settings, CPU)
+    cut = parallelize(model, token_loss, case.layout(), settings, CPU)
     policy = Policy(DTYPES[dtype], DTYPES[dtype], None, None)
-    step = Step(
-        cut.module,
-        build_optimizer(model, optim, CPU),
-        policy,
-        CPU,
-        clip=optim.clip,
-        data_ranks=count,
-        no_sync=cut.no_sync,
-        sharded=cut.sharded,
-    )
+    step = Step(cut, build_optimizer(model, optim, CPU), policy, CPU, clip=optim.clip)
     outcomes = []
     for update in range(UPDATES):
         batches = [(batch(update, part), case.micro) for part in parts(rank, count, case.micro)]

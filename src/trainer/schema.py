@@ -158,6 +158,9 @@ class Parallel(Section):
         "gradients, full: ranks that keep a whole model between them; the others keep copies of it (hybrid); 0: all",
         minimum=0,
     )
+    pipeline: int = setting(1, "stages that the model's blocks are cut into, a group of ranks each", minimum=1)
+    context: int = setting(1, "parts that every sequence is cut into, a rank each", minimum=1)
+    tensor: int = setting(1, "parts that every matrix is cut into, a rank each", minimum=1)
     bucket_mb: int = setting(25, "ddp: size of a gradient bucket in MiB", minimum=1)
 
 

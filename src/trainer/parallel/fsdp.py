@@ -38,16 +38,6 @@ def take_over(model: nn.Module) -> None:
             torch.distributed.broadcast(tensor.detach(), 0)
 
 
-def find_units(model: nn.Module) -> list[nn.Module]:
-    """What is gathered as one: the members of the model's longest lists of modules, else nothing smaller than all.
-
-    A list inside a member of another list belongs to that member.
-    """
-    lists = [each for each in model.modules() if isinstance(each, nn.ModuleList | nn.Sequential)]
-    inner = {below for each in lists for member in each for below in member.modules() if below in set(lists)}
-    return [member for each in lists if each not in inner for member in each if any(True for _ in member.parameters())]
-
-
 @contextlib.contextmanager
 def unsynchronized(model: nn.Module) -> Iterator[None]:
     """Backward adds to whole gradients of this rank's own, which the next one outside of it reduces and shards."""
