@@ -148,10 +148,11 @@ class Parallel(Section):
     backend: str = setting("auto", "collectives: auto (nccl on cuda, gloo on cpu)", choices=("auto", "gloo", "nccl"))
     strategy: str = setting(
         "ddp",
-        "what each rank keeps of the model: ddp (all of it), gradients (FSDP2: its part of weights, gradients and "
+        "what each rank keeps of the model: ddp (all of it), optimizer (ZeRO-1: all of it, but the optimizer state of "
+        "some weights only, which it updates for all ranks), gradients (FSDP2: its part of weights, gradients and "
         "optimizer state, and all weights from forward to backward), full (FSDP2: its part, and a block's weights only "
         "while they are used)",
-        choices=("ddp", "gradients", "full"),
+        choices=("ddp", "optimizer", "gradients", "full"),
     )
     shard: int = setting(
         0,
@@ -161,7 +162,7 @@ class Parallel(Section):
     pipeline: int = setting(1, "stages that the model's blocks are cut into, a group of ranks each", minimum=1)
     context: int = setting(1, "parts that every sequence is cut into, a rank each", minimum=1)
     tensor: int = setting(1, "parts that every matrix is cut into, a rank each", minimum=1)
-    bucket_mb: int = setting(25, "ddp: size of a gradient bucket in MiB", minimum=1)
+    bucket_mb: int = setting(25, "ddp, optimizer: size of a gradient bucket in MiB", minimum=1)
 
 
 class Checkpoint(Section):

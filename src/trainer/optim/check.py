@@ -32,3 +32,13 @@ def check_optim(optim: Optim) -> None:
         raise UserError(f"optim.warmup {optim.warmup} is negative.", "Give 0 or more updates.", 2)
     if optim.schedule not in ("cosine", "linear", "wsd", "constant"):
         raise UserError(f"optim.schedule {optim.schedule!r} is not known.", "Take cosine, linear, wsd or constant.", 2)
+
+
+def check_combination(optim: Optim, strategy: str) -> None:
+    """Raises UserError (status 2) for an optimizer that `parallel.strategy` cannot have."""
+    if optim.build and strategy == "optimizer":
+        raise UserError(
+            f"optim.build is {optim.build}, and strategy optimizer spreads the built-in optimizers only",
+            "--parallel.strategy gradients, which shards the state of any",
+            2,
+        )
