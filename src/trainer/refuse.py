@@ -5,7 +5,7 @@ from trainer.config import nearest, require_data
 from trainer.errors import UserError
 from trainer.mesh import BatchPlan, plan_batch, plan_layout
 from trainer.models.check import check_model
-from trainer.optim import check_optim
+from trainer.optim import check_combination, check_optim
 from trainer.schema import Config
 
 
@@ -17,6 +17,7 @@ def refuse_early(config: Config, world_size: int) -> BatchPlan:
     if not config.model.build:
         check_model(config.model, config.model.vocabulary or None)
     check_optim(config.optim)
+    check_combination(config.optim, config.parallel.strategy)
     return plan_batch(config, plan_layout(config, world_size).data_ranks)
 
 

@@ -148,10 +148,11 @@ class Parallel(Section):
     backend: str = setting("auto", "collectives: auto (nccl on cuda, gloo on cpu)", choices=("auto", "gloo", "nccl"))
     strategy: str = setting(
         "ddp",
-        "what each rank keeps of the model: ddp (all of it), gradients (FSDP2: its part of weights, gradients and "
+        "what each rank keeps of the model: ddp (all of it), optimizer (ZeRO-1: all of it, but the optimizer state of "
+        "some weights only, which it updates for all ranks), gradients (FSDP2: its part of weights, gradients and "
         "optimizer state, and all weights from forward to backward), full (FSDP2: its part, and a block's weights only "
         "while they are used)",
-        choices=("ddp", "gradients", "full"),
+        choices=("ddp", "optimizer", "gradients", "full"),
     )
     shard: int = setting(
         0,
@@ -165,7 +166,7 @@ class Parallel(Section):
         False, "tensor: norms, dropout and what is added up are cut over the tokens too; less memory, same exchanges"
     )
     loss_parallel: bool = setting(True, "tensor: logits stay cut over the vocabulary (built-in losses)")
-    bucket_mb: int = setting(25, "ddp: size of a gradient bucket in MiB", minimum=1)
+    bucket_mb: int = setting(25, "ddp, optimizer: size of a gradient bucket in MiB", minimum=1)
 
 
 class Checkpoint(Section):

@@ -135,7 +135,7 @@ def assemble(
     layout = plan_layout(config, world.world_size)
     cut = parallelize(model, loss, layout, config.parallel, device)
     startup.mark("parallel")
-    optimizers = build_optimizer(model, config.optim, device)
+    optimizers = build_optimizer(model, config.optim, device, cut.spread)
     startup.mark("optimizer")
     # what tensor ranks drop out is the same, but where each has its own tokens
     apart = layout.tensor == 1 or config.parallel.sequence_parallel

@@ -10,6 +10,7 @@ from trainer.backward import Accumulate, Backward, Loss, LossModule
 
 if TYPE_CHECKING:
     import torch
+    from torch.distributed import ProcessGroup
 
     from trainer.mesh import Layout
     from trainer.schema import Parallel
@@ -19,8 +20,9 @@ class Parallelized:
     """What this rank has of a model.
 
     `module`: holds its parameters. `backward`: makes the gradients of an update. `evaluate(batch)`: (sum, count) of the
-    loss, without gradients. `sharded`: it keeps parts only, so that every forward needs all ranks, in evaluation too.
-    `counts`: whether what `evaluate` gives is not also another rank's.
+    loss, without gradients. `spread`: ranks that keep the optimizer's state between them. `sharded`: it keeps parts
+    only, so that every forward needs all ranks, in evaluation too. `counts`: whether what `evaluate` gives is not also
+    another rank's.
     """
 
     def __init__(
@@ -30,6 +32,7 @@ class Parallelized:
         backward: Backward,
         evaluate: Callable[[Any], tuple[Tensor, Tensor]],
         *,
+        spread: "ProcessGroup | None" = None,
         sharded: bool = False,
         counts: bool = True,
     ) -> None:
@@ -37,6 +40,7 @@ class Parallelized:
         self.layout = layout
         self.backward = backward
         self.evaluate = evaluate
+        self.spread = spread
         self.sharded = sharded
         self.counts = counts
 
@@ -57,12 +61,13 @@ def parallelize(
         from trainer.parallel.meshes import context_mesh
 
         apply_context(model, context_mesh(layout, device))
-    copies = parallel.strategy == "ddp"
+    copies = parallel.strategy in ("ddp", "optimizer")
     if copies and layout.tensor == 1:
         from trainer.parallel.ddp import apply_ddp
 
+        spread = _copies(layout, device) if parallel.strategy == "optimizer" else None
         wrapped = apply_ddp(whole, device, parallel.bucket_mb)
-        return Parallelized(wrapped, layout, Accumulate(wrapped, wrapped.no_sync), whole)
+        return Parallelized(wrapped, layout, Accumulate(wrapped, wrapped.no_sync), whole, spread=spread)
     from trainer.models.plan import blocks_of
     from trainer.parallel.fsdp import apply_fsdp, take_over, unsynchronized
     from trainer.parallel.meshes import device_mesh, part
@@ -88,3 +93,11 @@ def parallelize(
         apply_fsdp(model, data, blocks_of(model), reshard=parallel.strategy == "full", methods=methods)
         backward = Accumulate(whole, lambda: unsynchronized(model), counts)
     return Parallelized(whole, layout, backward, whole, sharded=True, counts=counts)
+
+
+def _copies(layout: "Layout", device: "torch.device") -> "ProcessGroup | None":
+    """The ranks that hold the same weights as this one; None where there are no others. Collective."""
+    from trainer.parallel.meshes import device_mesh, part
+
+    copies = part(device_mesh(layout, device), "replicate")
+    return copies.get_group() if copies is not None else None
