@@ -140,5 +140,3 @@ def _ranks(count: int) -> Iterator[None]:
         yield
     finally:
         torch.distributed.destroy_process_group()
-
-
