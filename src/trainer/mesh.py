@@ -35,9 +35,14 @@ class Layout:
         return self.replicate * self.shard
 
     @property
+    def averaged(self) -> int:
+        """Ranks over whose gradients a backward averages: those that see other samples, or another part of them."""
+        return self.data_ranks * self.context
+
+    @property
     def holders(self) -> int:
         """Ranks that hold one stage of the model, or parts of it."""
-        return self.data_ranks * self.context * self.tensor
+        return self.averaged * self.tensor
 
     def shape(self) -> dict[str, int]:
         """The mesh: name -> size of each of its dimensions, the outermost first."""
@@ -59,9 +64,8 @@ class Layout:
 def plan_layout(config: Config, world_size: int) -> Layout:
     """Who keeps what. Refused where the copies do not come out even, or nothing is there to be sharded."""
     parallel = config.parallel
-    for name in ("pipeline", "context", "tensor"):
-        if getattr(parallel, name) > 1:
-            raise UserError(f"parallel.{name} is not there yet", f"leave parallel.{name} out", 2)
+    if parallel.pipeline > 1:
+        raise UserError("parallel.pipeline is not there yet", "leave parallel.pipeline out", 2)
     cut = parallel.pipeline * parallel.context * parallel.tensor
     if world_size % cut:
         named = ("pipeline", "context", "tensor")

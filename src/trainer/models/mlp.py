@@ -1,12 +1,15 @@
 """A plain classifier: linear layers with ReLU between."""
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 from trainer.models.check import check_model
 from trainer.schema import Model
+
+if TYPE_CHECKING:
+    from trainer.models.plan import Plan
 
 
 class MLP(nn.Module):
@@ -21,6 +24,16 @@ class MLP(nn.Module):
         self.dropout = dropout
         self.hidden = nn.ModuleList(nn.Linear(inputs if i == 0 else width, width) for i in range(layers))
         self.output = nn.Linear(width, classes)
+
+    def plan(self) -> "Plan":
+        """Its units, and how they are cut: every second layer by outputs, the one after it by inputs."""
+        from trainer.models.plan import Plan
+
+        names = [f"hidden.{layer}" for layer in range(len(self.hidden))]
+        words = {name: "row" if layer % 2 else "column" for layer, name in enumerate([*names, "output"])}
+        if words["output"] == "column":
+            words["output"] = "vocabulary"
+        return Plan(names, tensor=words)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim != 2:

@@ -9,8 +9,17 @@ from trainer.errors import UserError
 
 class Plan:
     """`blocks`: names of the units of a model, in the order in which its forward uses them: what is gathered,
-    recomputed, compiled or sent to another stage as one. `tensor`: how the matrices of modules are cut, by a pattern of
-    their names (`blocks.*.attention.query`).
+    recomputed, compiled or sent to another stage as one.
+
+    `tensor`: how modules are cut over tensor ranks, a word by a pattern of their names (`blocks.*.attention.query`,
+    where `*` is one part of a name):
+
+    - "column": nn.Linear or nn.Embedding by outputs; what it gives is this rank's part of them (its heads);
+    - "row": nn.Linear by inputs, of which each rank has the part that columns gave; the output is summed;
+    - "vocabulary": nn.Embedding by rows, or the nn.Linear that gives logits by classes;
+    - "whole": takes its first argument whole: one exchange for all the columns inside;
+    - "sequence": a norm; under sequence_parallel it sees this rank's part of the tokens;
+    - "heads": a norm of (B, S, heads, head) behind columns.
     """
 
     def __init__(self, blocks: Sequence[str], *, tensor: Mapping[str, str] | None = None) -> None:
@@ -40,6 +49,19 @@ def plan_of(model: nn.Module) -> Plan:
                 2,
             )
     return plan
+
+
+def tensor_plan(model: nn.Module) -> dict[str, str]:
+    """How the matrices of `model` are cut; UserError (status 2) where its plan does not say so."""
+    plan = plan_of(model)
+    if not plan.tensor:
+        raise UserError(
+            f"parallel.tensor cuts matrices, and {type(model).__name__} does not say which and how.",
+            "Give it a method plan() that returns trainer.models.plan.Plan(blocks, tensor={...}), for each block "
+            '{"blocks.*.up": "column", "blocks.*.down": "row"}; or leave parallel.tensor out.',
+            2,
+        )
+    return plan.tensor
 
 
 def _listed(model: nn.Module) -> list[str]:

@@ -52,17 +52,39 @@ def parallelize(
     whole = LossModule(model, loss)
     if layout.world_size == 1:
         return Parallelized(whole, layout, Accumulate(whole, contextlib.nullcontext), whole)
-    if parallel.strategy == "ddp":
+    if layout.context > 1:
+        from trainer.parallel.context import apply_context
+        from trainer.parallel.meshes import context_mesh
+
+        apply_context(model, context_mesh(layout, device))
+    copies = parallel.strategy == "ddp"
+    if copies and layout.tensor == 1:
         from trainer.parallel.ddp import apply_ddp
 
         wrapped = apply_ddp(whole, device, parallel.bucket_mb)
         return Parallelized(wrapped, layout, Accumulate(wrapped, wrapped.no_sync), whole)
     from trainer.models.plan import blocks_of
-    from trainer.parallel.fsdp import apply_fsdp, unsynchronized
+    from trainer.parallel.fsdp import apply_fsdp, take_over, unsynchronized
     from trainer.parallel.meshes import device_mesh, part
 
-    mesh = part(device_mesh(layout, device), "replicate", "shard")
-    assert mesh is not None
-    methods = ["loss"] if callable(getattr(model, "loss", None)) else []
-    apply_fsdp(model, mesh, blocks_of(model), reshard=parallel.strategy == "full", methods=methods)
-    return Parallelized(whole, layout, Accumulate(whole, lambda: unsynchronized(model)), whole, sharded=True)
+    mesh = device_mesh(layout, device, copies=copies)
+    take_over(model)
+    counts = True
+    if layout.tensor > 1:
+        from trainer.models.loss import takes_parts
+        from trainer.models.plan import tensor_plan
+        from trainer.parallel.tensor import apply_tensor
+
+        cut_loss = parallel.loss_parallel and takes_parts(loss)
+        apply_tensor(model, mesh["tensor"], tensor_plan(model), sequence=parallel.sequence_parallel, loss=cut_loss)
+        counts = mesh.get_local_rank("tensor") == 0
+    if layout.averaged == 1:
+        backward = Accumulate(whole, contextlib.nullcontext, counts)
+    else:
+        # DDP takes no DTensors: copies of cut weights are kept alike by FSDP, with one rank to a shard
+        data = part(mesh, "replicate", "shard")
+        assert data is not None
+        methods = ["loss"] if callable(getattr(model, "loss", None)) else []
+        apply_fsdp(model, data, blocks_of(model), reshard=parallel.strategy == "full", methods=methods)
+        backward = Accumulate(whole, lambda: unsynchronized(model), counts)
+    return Parallelized(whole, layout, backward, whole, sharded=True, counts=counts)
