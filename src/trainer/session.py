@@ -143,7 +143,7 @@ def assemble(
     state = State()
     if found and meta:
         checkpoints.load(found, meta, model, optimizers, state, policy)
-    loader = _loader(config, data, plan, layout.data_index(world.rank), device)
+    loader = make_loader(config, data, plan, layout.data_index(world.rank), device)
     total = total_updates(config, loader.updates_per_epoch)
     step = Step(cut, optimizers, policy, device, clip=config.optim.clip)
     to_device = partial(moved, device=device)
@@ -179,7 +179,8 @@ def _compute(config: Config, device: torch.device, meta: dict[str, Any] | None, 
     return comm.broadcast_text(chosen)
 
 
-def _loader(config: Config, data: Datasets, plan: BatchPlan, data_index: int, device: torch.device) -> Loader:
+def make_loader(config: Config, data: Datasets, plan: BatchPlan, data_index: int, device: torch.device) -> Loader:
+    """This rank's samples, in the order of the run."""
     return Loader(
         data.train,
         global_batch=plan.size,
