@@ -1,6 +1,6 @@
 """Decoder-only transformer: pre-norm RMSNorm, rotary positions, SwiGLU, grouped-query attention."""
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,9 @@ from trainer.models.check import check_model, hidden_width, key_value_heads, voc
 from trainer.models.layers import BigramEmbedding, Embedding, Linear, RMSNorm, SwiGLU
 from trainer.schema import Model
 
+if TYPE_CHECKING:
+    from trainer.models.plan import Plan
+
 
 class Cache:
     """What decoding keeps between calls: keys and values of every layer, and the last token (B, 1)."""
@@ -19,7 +22,6 @@ class Cache:
         self.layers = [LayerCache(length) for _ in range(layers)]
         self.batch = batch
         self.length = length
-        self.used = 0
         self.last: Tensor | None = None
 
 
@@ -71,6 +73,7 @@ class GPT(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        self.width = width
         self.dropout = dropout
         self.rotary = Rotary(width // heads, rope_base)
         deviation = 0.02
@@ -106,33 +109,54 @@ class GPT(nn.Module):
 
         Raises ValueError for documents together with a cache, or for more tokens than the cache has room for.
         """
-        start, end = 0, tokens.shape[1]
-        if cache is not None:
-            start, end = self._check_cache(tokens, documents, cache)
-        x = self._embed(tokens, documents, cache.last if cache is not None else None)
-        rotations = self.rotary.table(start, end, x.device, x.dtype)
-        mask = _mask(tokens, documents, start)
-        for layer, block in enumerate(self.blocks):
-            x = block(x, rotations, mask, cache.layers[layer] if cache is not None else None)
-        if cache is not None:
-            cache.used, cache.last = end, tokens[:, -1:]
-        return cast(Tensor, self.output(self.norm(x)))
+        x = self.begin(tokens, documents, cache)
+        return self.end(self.middle(x, range(len(self.blocks)), tokens, documents, cache))
 
-    def _embed(self, tokens: Tensor, documents: Tensor | None, previous: Tensor | None) -> Tensor:
+    def plan(self) -> "Plan":
+        """Where it may be cut."""
+        from trainer.models.plan import Plan
+
+        return Plan(
+            [f"blocks.{layer}" for layer in range(len(self.blocks))],
+            begin="begin",
+            middle="middle",
+            end="end",
+            hidden="hidden",
+            first=("embedding", "bigram"),
+            last=("norm", "output"),
+        )
+
+    def begin(self, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        """What goes into the first block: (B, S, width)."""
         x = self.embedding(tokens)
+        previous = None
+        if cache is not None:
+            _positions(tokens, documents, cache, 0)
+            previous, cache.last = cache.last, tokens[:, -1:]
         if self.bigram is not None:
             x = x + self.bigram(tokens, documents, previous)
         return functional.dropout(x, self.dropout) if self.dropout and self.training else cast(Tensor, x)
 
-    def _check_cache(self, tokens: Tensor, documents: Tensor | None, cache: Cache) -> tuple[int, int]:
-        if documents is not None:
-            raise ValueError("a cache holds one text per row: documents cannot be told apart in it")
-        end = cache.used + tokens.shape[1]
-        if end > cache.length or tokens.shape[0] != cache.batch:
-            raise ValueError(
-                f"the cache is for {cache.batch} texts of {cache.length} tokens, not {tokens.shape[0]} of {end}"
-            )
-        return cache.used, end
+    def middle(
+        self, x: Tensor, layers: range, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None
+    ) -> Tensor:
+        """Some of the blocks, after another: (B, S, width) in and out."""
+        start, end = _positions(tokens, documents, cache, layers.start)
+        rotations = self.rotary.table(start, end, x.device, x.dtype)
+        mask = _mask(tokens, documents, start)
+        for layer in layers:
+            x = self.blocks[layer](x, rotations, mask, cache.layers[layer] if cache is not None else None)
+        return x
+
+    def end(self, x: Tensor) -> Tensor:
+        """Logits, of what the last block gives."""
+        return cast(Tensor, self.output(self.norm(x)))
+
+    def hidden(
+        self, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None
+    ) -> tuple[tuple[int, ...], torch.dtype]:
+        """Shape and type of what goes from block to block."""
+        return (*tokens.shape, self.width), next(self.parameters()).dtype
 
 
 def build_gpt(model: Model, *, vocabulary: int) -> GPT:
@@ -151,6 +175,21 @@ def build_gpt(model: Model, *, vocabulary: int) -> GPT:
         rope_base=model.rope_base,
         dropout=model.dropout,
     )
+
+
+def _positions(tokens: Tensor, documents: Tensor | None, cache: Cache | None, layer: int) -> tuple[int, int]:
+    """Positions of the tokens, start and end; `layer`: whose keys and values are counted."""
+    if cache is None:
+        return 0, tokens.shape[1]
+    if documents is not None:
+        raise ValueError("a cache holds one text per row: documents cannot be told apart in it")
+    used = cache.layers[layer].used
+    end = used + tokens.shape[1]
+    if end > cache.length or tokens.shape[0] != cache.batch:
+        raise ValueError(
+            f"the cache is for {cache.batch} texts of {cache.length} tokens, not {tokens.shape[0]} of {end}"
+        )
+    return used, end
 
 
 def _mask(tokens: Tensor, documents: Tensor | None, start: int) -> Tensor | None:
