@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx
 
 from trainer.parallel.pipeline import Pipeline
 
@@ -118,17 +117,19 @@ def traced(rank: int, count: int, schedule: str, virtual: int, micro_batches: in
 
 
 def _watch(stage: Any, events: list[Event]) -> None:
-    kinds = {"forward_one_chunk": "F", "backward_one_chunk": "B", "backward_weight_one_chunk": "W"}
-    for name, kind in kinds.items():
-
-        def timed(number: int, *rest: Any, _do: Any = getattr(stage, name), _kind: str = kind, **more: Any) -> Any:
+    def timed(do: Any, kind: str) -> Any:
+        def done(number: int, *rest: Any, **more: Any) -> Any:
             start = time.monotonic()
-            found = _do(number, *rest, **more)
-            split = _kind == "B" and not more.get("full_backward", True)
-            events.append(Event("I" if split else _kind, stage.stage_index, number, start, time.monotonic()))
+            found = do(number, *rest, **more)
+            split = kind == "B" and not more.get("full_backward", True)
+            events.append(Event("I" if split else kind, stage.stage_index, number, start, time.monotonic()))
             return found
 
-        setattr(stage, name, timed)
+        return done
+
+    kinds = {"forward_one_chunk": "F", "backward_one_chunk": "B", "backward_weight_one_chunk": "W"}
+    for name, kind in kinds.items():
+        setattr(stage, name, timed(getattr(stage, name), kind))
 
 
 def _plain(action: Any) -> list[tuple[str, int, int]]:

@@ -1,11 +1,11 @@
 """Micro-batches in flight and time waited in a pipeline, against what theory says.
 
-    uv run python -m tools.prove_pipeline                4 ranks, 8 micro-batches, every schedule; docs/proofs/pipeline.json
+    uv run python -m tools.prove_pipeline       4 ranks, 8 micro-batches, every schedule; docs/proofs/pipeline.json
     uv run python -m tools.prove_pipeline --ranks 2 --no-json
 
 The stages sleep, a forward as long as each half of the backward, so any number of ranks may share a core. Measured: the
-most micro-batches that each rank has in flight, and the share of all ranks' time in which they wait. Beside it the share
-that arithmetic gives for the order that torch's schedule follows, and that of the formula in `trainer.schedules`.
+most micro-batches that each rank has in flight, and the share of all ranks' time in which they wait. Beside it what
+arithmetic gives for the order that torch's schedule follows, and the formula in `trainer.schedules`.
 """
 
 import sys
@@ -48,8 +48,8 @@ def main() -> int:
         row["good"] = abs(row["measured"] - row["arithmetic"]) <= LIMIT
         rows.append(row)
         print(
-            f"{schedule:<12} {virtual} stages a rank, in flight {' '.join(map(str, row['in_flight'])):<12} waited: measured "
-            f"{row['measured']:.3f}, arithmetic {row['arithmetic']:.3f}, formula {row['formula']:.3f}"
+            f"{schedule:<12} {virtual} stages a rank, in flight {' '.join(map(str, row['in_flight'])):<12} waited: "
+            f"measured {row['measured']:.3f}, arithmetic {row['arithmetic']:.3f}, formula {row['formula']:.3f}"
             f"{'' if row['good'] else '  TOO FAR'}",
             flush=True,
         )

@@ -5,47 +5,42 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
-from trainer.launch.detect import World
 from trainer.precision import Policy
-from trainer.step import Loss
 
 if TYPE_CHECKING:
     from trainer.data.datasets import Datasets
+    from trainer.parallel import Parallelized
 
 
 class Evaluation:
-    """Evaluates `model` on the validation samples: sums and counts over all ranks, padding never counted.
+    """Evaluates a model, cut as `cut` says, on the validation samples: sums and counts over all ranks, padding never
+    counted.
 
-    `micro`: samples per forward on one rank; `limit`: samples used, 0 for all. `together`: every forward needs all
-    ranks. Training state (dropout mode, random numbers) is as it was afterwards.
+    `rank`: this process's; `micro`: samples per forward on one rank; `limit`: samples used, 0 for all. Training state
+    (dropout mode, random numbers) is as it was afterwards.
     """
 
     def __init__(
         self,
-        model: nn.Module,
-        loss: Loss,
+        cut: "Parallelized",
         data: "Datasets",
         policy: Policy,
         device: torch.device,
-        world: World,
+        rank: int,
         *,
         micro: int,
         limit: int,
         to_device: Callable[[Any], Any],
-        together: bool = False,
     ) -> None:
-        self.model = model
-        self.loss = loss
+        self.cut = cut
         self.data = data
         self.policy = policy
         self.device = device
-        self.world = world
+        self.data_index = cut.layout.data_index(rank)
         self.micro = micro
         self.limit = limit
         self.to_device = to_device
-        self.together = together
 
     def __call__(self) -> dict[str, float]:
         """{"loss", "perplexity", "bits_per_byte"}: nats per counted item, its exponential, and for text the bits needed
@@ -55,27 +50,28 @@ class Evaluation:
         from trainer.data.loader import evaluation_batches
 
         totals = torch.zeros(2, dtype=torch.float64, device=self.device)
-        training = self.model.training
-        self.model.eval()
+        module, layout = self.cut.module, self.cut.layout
+        training = module.training
+        module.eval()
         try:
             with torch.no_grad(), self.policy.autocast(self.device.type):
                 for batch, real in evaluation_batches(
                     self.data.validation,
                     micro_batch=self.micro,
-                    dp_rank=self.world.rank,
-                    dp_size=self.world.world_size,
+                    dp_rank=self.data_index,
+                    dp_size=layout.data_ranks,
                     limit=self.limit,
                 ):
-                    if not (real or self.together):
+                    if not (real or self.cut.sharded):
                         continue
-                    total, count = self.loss(self.model, self.to_device(batch))
-                    if not real:
+                    total, count = self.cut.evaluate(self.to_device(batch))
+                    if not (real and self.cut.counts):
                         continue
                     totals[0] += total
                     totals[1] += count
         finally:
-            self.model.train(training)
-        if self.world.world_size > 1:
+            module.train(training)
+        if layout.world_size > 1:
             torch.distributed.all_reduce(totals)
         loss_sum, count = totals.tolist()
         if not count:

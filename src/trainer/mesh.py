@@ -4,30 +4,77 @@ from trainer.config import global_batch
 from trainer.errors import UserError
 from trainer.schema import Config
 
+AXES = ("pipeline", "replicate", "shard", "context", "tensor")
+
 
 class Layout:
-    """`replicate` copies of the model, each kept by `shard` ranks between them; every rank sees samples of its own.
+    """The degrees of a run, whose product is the world size: `pipeline` stages of the model; `replicate` copies of it,
+    each kept by `shard` ranks between them, which see samples of their own; `context` parts of every sequence; `tensor`
+    parts of every matrix.
 
-    The ranks of one copy are neighbours: rank = copy * shard + part.
+    Ranks are counted with the last as the innermost: those of one tensor group are neighbours.
     """
 
-    def __init__(self, replicate: int, shard: int) -> None:
+    def __init__(
+        self, *, pipeline: int = 1, replicate: int = 1, shard: int = 1, context: int = 1, tensor: int = 1
+    ) -> None:
+        self.pipeline = pipeline
         self.replicate = replicate
         self.shard = shard
+        self.context = context
+        self.tensor = tensor
+
+    @property
+    def world_size(self) -> int:
+        """All ranks."""
+        return self.holders * self.pipeline
 
     @property
     def data_ranks(self) -> int:
         """Ranks that see different samples."""
         return self.replicate * self.shard
 
+    @property
+    def holders(self) -> int:
+        """Ranks that hold one stage of the model, or parts of it."""
+        return self.data_ranks * self.context * self.tensor
+
     def shape(self) -> dict[str, int]:
         """The mesh: name -> size of each of its dimensions, the outermost first."""
-        return {"replicate": self.replicate, "shard": self.shard}
+        return {name: getattr(self, name) for name in AXES}
+
+    def index(self, rank: int) -> dict[str, int]:
+        """Where `rank` is along each dimension."""
+        found = {}
+        for name, size in reversed(self.shape().items()):
+            rank, found[name] = divmod(rank, size)
+        return found
+
+    def data_index(self, rank: int) -> int:
+        """Which of the `data_ranks` this one is: those of the same number see the same samples."""
+        at = self.index(rank)
+        return at["replicate"] * self.shard + at["shard"]
 
 
 def plan_layout(config: Config, world_size: int) -> Layout:
     """Who keeps what. Refused where the copies do not come out even, or nothing is there to be sharded."""
     parallel = config.parallel
+    for name in ("context", "tensor"):
+        if getattr(parallel, name) > 1:
+            raise UserError(f"parallel.{name} is not there yet", f"leave parallel.{name} out", 2)
+    if parallel.pipeline > 1:
+        _check_stages(config)
+    cut = parallel.pipeline * parallel.context * parallel.tensor
+    if world_size % cut:
+        named = ("pipeline", "context", "tensor")
+        product = " x ".join(f"{name} {getattr(parallel, name)}" for name in named if getattr(parallel, name) > 1)
+        raise UserError(
+            f"{world_size} ranks are no whole number of groups of {product}",
+            f"{cut} ranks or a multiple of it, or smaller degrees in [parallel]",
+            2,
+        )
+    rest = world_size // cut
+    degrees = {"pipeline": parallel.pipeline, "context": parallel.context, "tensor": parallel.tensor}
     if parallel.strategy == "ddp":
         if parallel.shard > 1:
             raise UserError(
@@ -35,16 +82,25 @@ def plan_layout(config: Config, world_size: int) -> Layout:
                 "--parallel.strategy full, or leave parallel.shard out",
                 2,
             )
-        return Layout(world_size, 1)
-    shard = parallel.shard or world_size
-    if world_size % shard:
-        near = [size for size in range(1, world_size + 1) if world_size % size == 0]
+        return Layout(replicate=rest, **degrees)
+    shard = parallel.shard or rest
+    if rest % shard:
+        near = [size for size in range(1, rest + 1) if rest % size == 0]
         raise UserError(
-            f"{world_size} ranks are no whole number of copies of a model that {shard} ranks keep between them",
+            f"{rest} ranks are no whole number of copies of a model that {shard} ranks keep between them",
             f"--parallel.shard {min(near, key=lambda size: abs(size - shard))}, or another number of ranks",
             2,
         )
-    return Layout(world_size // shard, shard)
+    return Layout(replicate=rest // shard, shard=shard, **degrees)
+
+
+def _check_stages(config: Config) -> None:
+    from trainer.schedules import check_cut, stages_per_rank
+
+    parallel = config.parallel
+    stages = parallel.pipeline * stages_per_rank(parallel.schedule, parallel.virtual)
+    if not config.model.build:
+        check_cut(parallel.cut, config.model.layers, stages)
 
 
 class BatchPlan:
@@ -58,32 +114,45 @@ class BatchPlan:
         self.data_ranks = data_ranks
 
 
-def plan_batch(config: Config, world_size: int) -> BatchPlan:
+def plan_batch(config: Config, data_ranks: int) -> BatchPlan:
     """Accumulation follows from the global batch. Refused where the ranks do not divide it: a rank with fewer samples
     than the others waits for them at every update."""
     size = global_batch(config)
-    if size % world_size:
-        lower = size // world_size * world_size
-        choice = f"{lower} or {lower + world_size}" if lower else str(world_size)
+    if size % data_ranks:
+        lower = size // data_ranks * data_ranks
+        choice = f"{lower} or {lower + data_ranks}" if lower else str(data_ranks)
         key = "batch.tokens" if config.batch.tokens else "batch.size"
         if config.batch.tokens:
             choice = " or ".join(str(int(part) * config.data.sequence) for part in choice.split(" or "))
         raise UserError(
-            f"a global batch of {size} samples does not divide over {world_size} ranks",
+            f"a global batch of {size} samples does not divide over {data_ranks} ranks",
             f"--{key} {choice}, or another number of ranks",
             2,
         )
-    share = size // world_size
-    micro = min(config.batch.micro or share, share)
+    share = size // data_ranks
+    micro = min(config.batch.micro or _usual_micro(config, share), share)
     if share % micro:
         divisors = [m for m in range(1, share + 1) if share % m == 0]
         near = min(divisors, key=lambda m: abs(m - micro))
         raise UserError(
-            f"batch.micro {micro} does not divide a rank's share of {share} samples ({size} over {world_size} ranks)",
+            f"batch.micro {micro} does not divide a rank's share of {share} samples ({size} over {data_ranks} ranks)",
             f"--batch.micro {near}",
             2,
         )
-    return BatchPlan(size, micro, share // micro, world_size)
+    if config.parallel.pipeline > 1:
+        from trainer.schedules import check_micro_batches
+
+        check_micro_batches(config.parallel.schedule, config.parallel.pipeline, share, micro)
+    return BatchPlan(size, micro, share // micro, data_ranks)
+
+
+def _usual_micro(config: Config, share: int) -> int:
+    """Samples of a forward where the run file names none, of a rank's share."""
+    if config.parallel.pipeline == 1:
+        return share
+    from trainer.schedules import usual_micro
+
+    return usual_micro(config.parallel.schedule, config.parallel.pipeline, share)
 
 
 def total_updates(config: Config, updates_per_epoch: int) -> int:

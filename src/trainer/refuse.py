@@ -17,8 +17,7 @@ def refuse_early(config: Config, world_size: int) -> BatchPlan:
     if not config.model.build:
         check_model(config.model, config.model.vocabulary or None)
     check_optim(config.optim)
-    plan_layout(config, world_size)
-    return plan_batch(config, world_size)
+    return plan_batch(config, plan_layout(config, world_size).data_ranks)
 
 
 def check_layers(names: list[str]) -> None:

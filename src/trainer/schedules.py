@@ -2,6 +2,7 @@
 ranks, and how much of the time the ranks wait."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from trainer.errors import UserError
 
@@ -105,7 +106,7 @@ def even_cut(costs: Sequence[float], stages: int, first: float = 0.0, last: floa
         ends.append(best[stage][ends[-1]][1])
     ends.append(0)
     ends.reverse()
-    return [end - start for start, end in zip(ends, ends[1:], strict=False)]
+    return [end - start for start, end in pairwise(ends)]
 
 
 def check_cut(cut: Sequence[int], units: int, stages: int) -> None:

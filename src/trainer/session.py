@@ -26,12 +26,12 @@ from trainer.loop import Loop, Reporters, State
 from trainer.mesh import BatchPlan, plan_layout, total_updates
 from trainer.models import build_model, choose_loss
 from trainer.moving import moved
-from trainer.optim import Optimizers, build_optimizer
-from trainer.parallel import Parallelized, parallelize
+from trainer.optim import build_optimizer
+from trainer.parallel import parallelize
 from trainer.precision import Policy, choose, make_policy
 from trainer.resume import Checkpoints
 from trainer.schema import Config
-from trainer.step import LossModule, Step
+from trainer.step import Step
 
 
 def set_up(config: Config, world: World) -> torch.device:
@@ -132,7 +132,8 @@ def assemble(
         saved.load_model(found, model)
     loss = choose_loss(config.model, model)
     startup.mark("model")
-    cut = parallelize(LossModule(model, loss), model, plan_layout(config, world.world_size), config.parallel, device)
+    layout = plan_layout(config, world.world_size)
+    cut = parallelize(model, loss, layout, config.parallel, device)
     startup.mark("parallel")
     optimizers = build_optimizer(model, config.optim, device)
     startup.mark("optimizer")
@@ -140,22 +141,13 @@ def assemble(
     state = State()
     if found and meta:
         checkpoints.load(found, meta, model, optimizers, state, policy)
-    loader = _loader(config, data, plan, world, device)
+    loader = _loader(config, data, plan, layout.data_index(world.rank), device)
     total = total_updates(config, loader.updates_per_epoch)
-    step = _step(config, cut, optimizers, policy, device, world)
+    step = Step(cut, optimizers, policy, device, clip=config.optim.clip)
     to_device = partial(moved, device=device)
     micro = config.eval.micro or plan.micro
     evaluation = Evaluation(
-        model,
-        loss,
-        data,
-        policy,
-        device,
-        world,
-        micro=micro,
-        limit=config.eval.samples,
-        to_device=to_device,
-        together=cut.sharded,
+        cut, data, policy, device, world.rank, micro=micro, limit=config.eval.samples, to_device=to_device
     )
     loop = Loop(
         config,
@@ -167,25 +159,10 @@ def assemble(
         total=total,
         items_per_sample=data.train.tokens_per_sample,
         to_device=to_device,
-        save=lambda: checkpoints.save(model, optimizers, state, policy, compute),
+        save=lambda: checkpoints.save(model, optimizers, state, policy, compute, cut.stages),
         evaluate=evaluation,
     )
     return Training(world, data, model, loop, checkpoints)
-
-
-def _step(
-    config: Config, cut: Parallelized, optimizers: Optimizers, policy: Policy, device: torch.device, world: World
-) -> Step:
-    return Step(
-        cut.module,
-        optimizers,
-        policy,
-        device,
-        clip=config.optim.clip,
-        data_ranks=world.world_size,
-        no_sync=cut.no_sync,
-        sharded=cut.sharded,
-    )
 
 
 def _compute(config: Config, device: torch.device, meta: dict[str, Any] | None, world: World) -> str:
@@ -200,13 +177,13 @@ def _compute(config: Config, device: torch.device, meta: dict[str, Any] | None, 
     return comm.broadcast_text(chosen)
 
 
-def _loader(config: Config, data: Datasets, plan: BatchPlan, world: World, device: torch.device) -> Loader:
+def _loader(config: Config, data: Datasets, plan: BatchPlan, data_index: int, device: torch.device) -> Loader:
     return Loader(
         data.train,
         global_batch=plan.size,
         micro_batch=plan.micro,
-        dp_rank=world.rank,
-        dp_size=world.world_size,
+        dp_rank=data_index,
+        dp_size=plan.data_ranks,
         seed=config.run.seed,
         shuffle=config.data.shuffle,
         last=config.batch.last,

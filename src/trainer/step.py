@@ -1,30 +1,17 @@
 """One optimizer update: accumulate, reduce, unscale, clip, step. No I/O; no rank decides anything alone."""
 
-import contextlib
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainer.optim import Optimizers
 from trainer.precision import Policy
 
-Loss = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
-
-
-class LossModule(nn.Module):
-    """A model and its loss as one module, the unit that data parallelism wraps: forward(batch) -> (sum, count)."""
-
-    def __init__(self, model: nn.Module, loss: Loss) -> None:
-        super().__init__()
-        self.model = model
-        self.loss = loss
-
-    def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """Sum of the loss over the counted items, and their number, both scalars."""
-        return self.loss(self.model, batch)
+if TYPE_CHECKING:
+    from trainer.parallel import Parallelized
 
 
 class Outcome:
@@ -41,9 +28,7 @@ class Outcome:
 
 
 class Step:
-    """Runs updates of one model. `data_ranks`: ranks that see samples of their own, over which backward averages the
-    gradients, but within `no_sync`; more than one need an initialized process group and a `module` that does so.
-    `sharded`: a rank holds parts of the weights and gradients.
+    """Runs updates of one model, cut as `cut` says; more ranks than one need an initialized process group.
 
     The gradient is that of (sum of losses) / (number of counted items) over all ranks and micro-batches. The loss is
     divided by `divisor`, what the update is expected to count, before backward; where ragged data counts another
@@ -52,28 +37,16 @@ class Step:
     """
 
     def __init__(
-        self,
-        module: nn.Module,
-        optimizers: Optimizers,
-        policy: Policy,
-        device: torch.device,
-        *,
-        clip: float,
-        data_ranks: int = 1,
-        no_sync: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
-        sharded: bool = False,
+        self, cut: "Parallelized", optimizers: Optimizers, policy: Policy, device: torch.device, *, clip: float
     ) -> None:
-        self.module = module
+        self.cut = cut
         self.optimizers = optimizers
         self.policy = policy
         self.device = device
         self.clip = clip
-        self.data_ranks = data_ranks
-        self.no_sync = no_sync
-        self.sharded = sharded
-        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self.ranks = cut.layout.world_size
+        self.parameters = [p for p in cut.module.parameters() if p.requires_grad]
         self._autocast = policy.autocast(device.type)
-        self._seeds: dict[float, Tensor] = {}
 
     def __call__(
         self, micro_batches: Sequence[tuple[Any, int]], divisor: float, multiplier: float, stop: bool
@@ -83,10 +56,11 @@ class Step:
         `multiplier`: the learning rate as a share of its peak; `stop`: this rank was asked to stop. The outcome is the
         same on all ranks.
         """
-        sums = self._accumulate(micro_batches, divisor)
+        scale = self.policy.scale.scale if self.policy.scale else 1.0
+        # backward averages over the ranks that see other samples; what is wanted is the sum
+        sums = self.cut.backward(micro_batches, self.cut.layout.data_ranks * scale / divisor, self._autocast)
         loss_sum, count, stops = self._reduce(sums, stop)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        scale = self.policy.scale.scale if self.policy.scale else 1.0
         factor = divisor / count / scale if count else 0.0
         norm = self._norm(gradients) * factor
         loss = loss_sum / count if count else math.nan
@@ -106,46 +80,22 @@ class Step:
                 self.policy.scale.overflowed()
         return Outcome(loss, int(count), norm, applied, stops > 0)
 
-    def _accumulate(self, micro_batches: Sequence[tuple[Any, int]], divisor: float) -> list[tuple[Tensor, Tensor]]:
-        """Forward and backward of every micro-batch; gradients are exchanged in the last one's backward only."""
-        # backward averages over ranks; what is wanted is the sum
-        weight = self.data_ranks / divisor
-        if self.policy.scale:
-            weight *= self.policy.scale.scale
-        sums = []
-        last = len(micro_batches) - 1
-        for index, (batch, real) in enumerate(micro_batches):
-            # the forward belongs inside too: DDP decides there whether its backward will synchronize
-            with contextlib.nullcontext() if index == last else self.no_sync():
-                with self._autocast:
-                    total, count = self.module(batch)
-                # the factor goes in as the loss's own gradient: two operations fewer than a product
-                total.backward(self._seed(weight if real else 0.0, total))
-            if real:
-                sums.append((total.detach(), count))
-        return sums
-
-    def _seed(self, weight: float, total: Tensor) -> Tensor:
-        """`weight` as the gradient that backward starts from; made once as long as it stays the same."""
-        kept = self._seeds.get(weight)
-        if kept is None or kept.dtype != total.dtype:
-            self._seeds.clear()
-            kept = self._seeds[weight] = torch.full((), weight, dtype=total.dtype, device=total.device)
-        return kept
-
     def _norm(self, gradients: list[Tensor]) -> float:
         """Euclidean norm of all gradients together, as they stand."""
-        if not gradients:
-            return 0.0
-        if self.sharded:
+        if self.cut.sharded:
             from trainer.parallel.gradients import total_norm
 
-            return total_norm(gradients)
+            if self.cut.counted_elsewhere:
+                counted = [p for p in self.parameters if p not in self.cut.counted_elsewhere]
+                gradients = [p.grad for p in counted if p.grad is not None]
+            return total_norm(gradients, self.cut.layout.holders, self.device)
+        if not gradients:
+            return 0.0
         return float(torch.nn.utils.get_total_norm(gradients, foreach=True))
 
     def _own(self, gradients: list[Tensor]) -> list[Tensor]:
         """What this rank holds of them."""
-        if self.sharded:
+        if self.cut.sharded:
             from trainer.parallel.gradients import own_parts
 
             return own_parts(gradients)
@@ -153,14 +103,14 @@ class Step:
 
     def _reduce(self, sums: list[tuple[Tensor, Tensor]], stop: bool) -> tuple[float, float, float]:
         """(loss sum, count, ranks that want to stop) over all ranks: the one small reduction of an update."""
-        if self.data_ranks == 1 and len(sums) == 1:
+        if self.ranks == 1 and len(sums) == 1:
             return float(sums[0][0]), float(sums[0][1]), float(stop)
         totals = torch.zeros(3, dtype=torch.float64, device=self.device)
         for total, count in sums:
             totals[0] += total
             totals[1] += count
         totals[2] = float(stop)
-        if self.data_ranks > 1:
+        if self.ranks > 1:
             torch.distributed.all_reduce(totals)
         loss_sum, count, stops = totals.tolist()
         return loss_sum, count, stops

@@ -13,7 +13,7 @@ def finish(config: Config, training: Training, folder: Path) -> None:
     result = training.loop.evaluate_now()
     training.reporters.progress.close()
     first = training.world.rank == 0
-    text = sample(config, training) if first or training.loop.step.sharded else ""
+    text = sample(config, training) if first or training.loop.step.cut.sharded else ""
     if first:
         for line in lines(config, training, folder, result, text):
             print(line)

@@ -9,8 +9,10 @@ from torch import Tensor
 from tests.beds.ranks import on_ranks
 from tests.trainer.toy import ToyModel, sequences, token_loss
 from trainer.evaluation import Evaluation
-from trainer.launch.detect import World
+from trainer.mesh import Layout
+from trainer.parallel import parallelize
 from trainer.precision import Policy
+from trainer.schema import Parallel
 
 COUNTED = [6, 1, 5, 2, 6, 3, 1, 6, 4, 2]
 
@@ -45,12 +47,11 @@ def evaluate(rank: int, count: int) -> tuple[float, float, bool, bool]:
     model.train()
     data: Any = OnlyValidation()
     evaluation = Evaluation(
-        model,
-        token_loss,
+        parallelize(model, token_loss, Layout(replicate=count), Parallel(), torch.device("cpu")),
         data,
         Policy(torch.float64, torch.float64, None, None),
         torch.device("cpu"),
-        World(rank, rank, count, count, "local"),
+        rank,
         micro=2,
         limit=0,
         to_device=lambda batch: batch,

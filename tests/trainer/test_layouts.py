@@ -11,7 +11,7 @@ from tests.beds.runs import assert_same_weights, flags, losses, metrics, train_h
 from trainer.checkpoint.store import Store
 from trainer.config import resolve
 from trainer.errors import UserError
-from trainer.mesh import plan_layout
+from trainer.mesh import Layout, plan_layout
 
 GPT = {
     "model__build": "", "model__loss": "", "data__dataset": "", "model__layers": "2", "model__width": "16",
@@ -89,9 +89,18 @@ def layout(world: int, **changes: str) -> Any:
 
 
 def test_ranks_of_one_copy_are_neighbours() -> None:
-    assert layout(8, parallel__strategy="full").shape() == {"replicate": 1, "shard": 8}
-    assert layout(8, parallel__strategy="full", parallel__shard="4").shape() == {"replicate": 2, "shard": 4}
+    assert (layout(8, parallel__strategy="full").replicate, layout(8, parallel__strategy="full").shard) == (1, 8)
+    hybrid = layout(8, parallel__strategy="full", parallel__shard="4")
+    assert (hybrid.replicate, hybrid.shard) == (2, 4)
+    assert [hybrid.index(rank)["replicate"] for rank in range(8)] == [0] * 4 + [1] * 4
     assert layout(8).data_ranks == layout(8, parallel__strategy="gradients", parallel__shard="2").data_ranks == 8
+
+
+def test_ranks_of_one_tensor_group_are_neighbours_and_see_the_same_samples() -> None:
+    cut = Layout(pipeline=2, replicate=2, shard=1, tensor=2)
+    assert [cut.data_index(rank) for rank in range(8)] == [0, 0, 1, 1] * 2
+    assert [cut.index(rank)["pipeline"] for rank in range(8)] == [0] * 4 + [1] * 4
+    assert (cut.world_size, cut.data_ranks, cut.holders) == (8, 2, 4)
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,21 @@
 """One update: exact gradients over micro-batches and ranks, one unscale, clip after it, no lone decisions."""
 
-import contextlib
 import math
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from tests.beds.ranks import on_ranks
 from tests.trainer.toy import ToyModel, batches, flat, sequences, token_loss
 from trainer.errors import UserError
+from trainer.mesh import Layout
 from trainer.optim import Optimizers, build_optimizer
+from trainer.parallel import parallelize
 from trainer.precision import LossScale, Policy
-from trainer.schema import Optim
-from trainer.step import LossModule, Outcome, Step
+from trainer.schema import Optim, Parallel
+from trainer.step import Outcome, Step
 
 CPU = torch.device("cpu")
 
@@ -33,16 +33,11 @@ def make_step(
 ) -> Step:
     """A step over a plain or, for several ranks, a DDP-wrapped model."""
     model.to(dtype)
-    module: nn.Module = LossModule(model, loss)
-    if world_size > 1:
-        from trainer.parallel.ddp import apply_ddp
-
-        module = apply_ddp(module, CPU, 1)
+    cut = parallelize(model, loss, Layout(replicate=world_size), Parallel(bucket_mb=1), CPU)
     compute = torch.float16 if scale else dtype
     policy = Policy(compute, dtype, None, scale)
     optimizers = build_optimizer(model, Optim(name=name, lr=lr, weight_decay=0.0), CPU)
-    no_sync = module.no_sync if isinstance(module, DistributedDataParallel) else contextlib.nullcontext
-    return Step(module, optimizers, policy, CPU, clip=clip, data_ranks=world_size, no_sync=no_sync)
+    return Step(cut, optimizers, policy, CPU, clip=clip)
 
 
 def one_update(step: Step, micro_batches: list[tuple[dict[str, Tensor], int]], divisor: float = 7.0) -> Outcome:
@@ -83,7 +78,7 @@ def epoch_with_short_tail(rank: int, count: int) -> tuple[int, list[float]]:
     for start in range(0, 14, 6):
         one_update(step, everything[start : start + 6][rank::count], divisor=24.0)
         updates += 1
-    model: Any = step.module
+    model: Any = step.cut.module
     return updates, flat(model.module.model if count > 1 else model.model).tolist()
 
 
@@ -221,7 +216,7 @@ def test_weights_stay_in_float32_under_bf16_and_move() -> None:
 
     policy = Policy(torch.bfloat16, torch.float32, None, None)
     optimizers: Optimizers = build_optimizer(model, Optim(lr=1e-3, betas=[0.9, 0.999]), CPU)
-    step = Step(LossModule(model, loss), optimizers, policy, CPU, clip=0.0)
+    step = Step(parallelize(model, loss, Layout(), Parallel(), CPU), optimizers, policy, CPU, clip=0.0)
     for _ in range(200):
         step([(ramp, 1)], 1.0, 1.0, False)
     assert model.weight.dtype == torch.float32

@@ -28,19 +28,20 @@ def run(arguments: list[str]) -> int:
     need("torch", "numpy")
     from trainer.errors import UserError
     from trainer.evaluation import Evaluation
-    from trainer.loaded import ALONE, load
+    from trainer.loaded import load
+    from trainer.mesh import Layout
     from trainer.models import choose_loss
     from trainer.moving import moved
+    from trainer.parallel import parallelize
 
     loaded = load(place, given.settings, given.flags.get("checkpoint", ""))
     config = loaded.config
     evaluation = Evaluation(
-        loaded.model,
-        choose_loss(config.model, loaded.model),
+        parallelize(loaded.model, choose_loss(config.model, loaded.model), Layout(), config.parallel, loaded.device),
         loaded.data,
         loaded.policy,
         loaded.device,
-        ALONE,
+        0,
         micro=config.eval.micro or config.batch.micro or 32,
         limit=config.eval.samples,
         to_device=lambda batch: moved(batch, loaded.device),

@@ -46,7 +46,8 @@ class Plan:
 
 def plan_of(model: nn.Module) -> Plan:
     """The model's own `plan()`, else what its `stages()` or its being an nn.Sequential says, else its longest lists of
-    modules as units, with which no pipeline can be made."""
+    modules as units, with which no pipeline can be made. UserError (status 2) for a plan that names what the model has
+    not."""
     own = getattr(model, "plan", None)
     if callable(own) and not isinstance(own, nn.Module):
         plan = own()
@@ -56,6 +57,14 @@ def plan_of(model: nn.Module) -> Plan:
                 "return trainer.models.plan.Plan(blocks=[...])",
                 2,
             )
+        known = {name for name, _ in model.named_modules()}
+        for name in (*plan.blocks, *plan.first, *plan.last):
+            if name not in known and getattr(model, name, model) is not None:
+                raise UserError(
+                    f"{type(model).__name__}.plan() names {name!r}, which is no module of the model",
+                    "name modules as named_modules() does, such as blocks.0",
+                    2,
+                )
         return plan
     stages = getattr(model, "stages", None)
     if callable(stages) and not isinstance(stages, nn.Module):
@@ -66,7 +75,7 @@ def plan_of(model: nn.Module) -> Plan:
 
 
 def longest_lists(model: nn.Module) -> list[str]:
-    """Names of the members of the model's lists of modules; a list inside a member of another belongs to that member."""
+    """Names of the members of the outermost lists of modules; a list inside a member belongs to that member."""
     lists = {name: each for name, each in model.named_modules() if isinstance(each, nn.ModuleList | nn.Sequential)}
     members = {f"{name}.{index}" if name else index for name, each in lists.items() for index in each._modules}
     inner = {name for name in lists if any(name == each or name.startswith(f"{each}.") for each in members)}
@@ -77,6 +86,12 @@ def longest_lists(model: nn.Module) -> list[str]:
         for index, member in each.named_children()
         if any(True for _ in member.parameters())
     ]
+
+
+def blocks_of(model: nn.Module) -> list[nn.Module]:
+    """The units of `plan_of(model)` that have weights."""
+    found = map(model.get_submodule, plan_of(model).blocks)
+    return [each for each in found if any(True for _ in each.parameters())]
 
 
 class Pieces:

@@ -4,45 +4,111 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
+from torch import Tensor, nn
+
+from trainer.backward import Accumulate, Backward, Loss, LossModule
 
 if TYPE_CHECKING:
     import torch
+    from torch.distributed import ProcessGroup
 
     from trainer.mesh import Layout
     from trainer.schema import Parallel
 
 
 class Parallelized:
-    """`module`: gives the loss, over what this rank keeps of the model. `no_sync`: a context in which backward adds to
-    the gradients of this rank alone. `sharded`: a
-    rank keeps parts only, so that every forward needs all ranks, in evaluation too."""
+    """What this rank has of a model.
+
+    `module`: holds its parameters. `backward`: makes the gradients of an update. `evaluate(batch)`: (sum, count) of the
+    loss, without gradients. `sharded`: it keeps parts only, so that every forward needs all ranks, in evaluation too.
+    `counts`: whether what `evaluate` gives is not also another rank's. `counted_elsewhere`: parameters of which another
+    rank has a copy that counts in the gradient's norm. `stages`: the ranks that have the other stages of a pipeline.
+    """
 
     def __init__(
-        self, module: nn.Module, no_sync: Callable[[], contextlib.AbstractContextManager[Any]], sharded: bool
+        self,
+        module: nn.Module,
+        layout: "Layout",
+        backward: Backward,
+        evaluate: Callable[[Any], tuple[Tensor, Tensor]],
+        *,
+        sharded: bool = False,
+        counts: bool = True,
+        counted_elsewhere: frozenset[nn.Parameter] = frozenset(),
+        stages: "ProcessGroup | None" = None,
     ) -> None:
         self.module = module
-        self.no_sync = no_sync
+        self.layout = layout
+        self.backward = backward
+        self.evaluate = evaluate
         self.sharded = sharded
+        self.counts = counts
+        self.counted_elsewhere = counted_elsewhere
+        self.stages = stages
 
 
 def parallelize(
-    module: nn.Module, model: nn.Module, layout: "Layout", parallel: "Parallel", device: "torch.device"
+    model: nn.Module, loss: Loss, layout: "Layout", parallel: "Parallel", device: "torch.device"
 ) -> Parallelized:
-    """`module`: forward(batch) -> (sum, count), with `model` inside, whole and on its device. Collective."""
-    if layout.data_ranks == 1:
-        return Parallelized(module, contextlib.nullcontext, False)
+    """`model`, whole and on its device, is cut in place; loss(model, batch) -> (sum, count). Collective.
+
+    The order: tensor parallelism changes the modules that all else wraps; recomputation and compilation wrap blocks;
+    the pipeline takes away the blocks of other stages; what is left is sharded or copied over the data ranks last.
+    """
+    whole = LossModule(model, loss)
+    if layout.world_size == 1:
+        return Parallelized(whole, layout, Accumulate(whole, contextlib.nullcontext), whole)
+    if layout.pipeline > 1:
+        return _pipelined(model, loss, layout, parallel, device)
     if parallel.strategy == "ddp":
         from trainer.parallel.ddp import apply_ddp
 
-        wrapped = apply_ddp(module, device, parallel.bucket_mb)
-        return Parallelized(wrapped, wrapped.no_sync, False)
-    from torch.distributed.device_mesh import init_device_mesh
+        wrapped = apply_ddp(whole, device, parallel.bucket_mb)
+        return Parallelized(wrapped, layout, Accumulate(wrapped, wrapped.no_sync), whole)
+    from trainer.models.plan import blocks_of
+    from trainer.parallel.fsdp import apply_fsdp, unsynchronized
+    from trainer.parallel.meshes import device_mesh, part
 
-    from trainer.parallel.fsdp import apply_fsdp, find_units, unsynchronized
-
-    shape = {name: size for name, size in layout.shape().items() if name == "shard" or size > 1}
-    mesh = init_device_mesh(device.type, tuple(shape.values()), mesh_dim_names=tuple(shape))
+    mesh = part(device_mesh(layout, device), "replicate", "shard")
+    assert mesh is not None
     methods = ["loss"] if callable(getattr(model, "loss", None)) else []
-    apply_fsdp(model, mesh, find_units(model), reshard=parallel.strategy == "full", methods=methods)
-    return Parallelized(module, lambda: unsynchronized(model), True)
+    apply_fsdp(model, mesh, blocks_of(model), reshard=parallel.strategy == "full", methods=methods)
+    return Parallelized(whole, layout, Accumulate(whole, lambda: unsynchronized(model)), whole, sharded=True)
+
+
+def _pipelined(
+    model: nn.Module, loss: Loss, layout: "Layout", parallel: "Parallel", device: "torch.device"
+) -> Parallelized:
+    from trainer.parallel.fsdp import shard_units, take_over
+    from trainer.parallel.meshes import device_mesh, part
+    from trainer.parallel.pipeline import Pipeline
+
+    take_over(model)
+    mesh = device_mesh(layout, device)
+    made = Pipeline(
+        model,
+        loss,
+        mesh["pipeline"].get_group(),
+        device,
+        schedule=parallel.schedule,
+        virtual=parallel.virtual,
+        cut=parallel.cut,
+    )
+    copies = part(mesh, "replicate", "shard")
+    if layout.data_ranks > 1 and parallel.strategy == "ddp":
+        made.average_over(mesh["replicate"].get_group(), parallel.bucket_mb)
+    elif layout.data_ranks > 1:
+        assert copies is not None
+        made.check_shardable()
+        for module in made.modules.values():
+            shard_units(module, copies, module.units, reshard=parallel.strategy == "full")
+    return Parallelized(
+        model,
+        layout,
+        made,
+        made.evaluate,
+        sharded=True,
+        counts=made.counts,
+        counted_elsewhere=made.shared.counted_elsewhere(),
+        stages=made.group,
+    )

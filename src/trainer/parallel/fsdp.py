@@ -23,12 +23,17 @@ def apply_fsdp(
     names of methods of the model that are called like a forward.
     """
     take_over(model)
+    shard_units(model, mesh, units, reshard=reshard)
+    for name in methods:
+        register_fsdp_forward_method(model, name)
+
+
+def shard_units(model: nn.Module, mesh: "DeviceMesh", units: Sequence[nn.Module], *, reshard: bool) -> None:
+    """As `apply_fsdp`, of weights that are alike already."""
     for unit in units:
         fully_shard(unit, mesh=mesh, reshard_after_forward=reshard)
     # what is used at the beginning and at the end of a forward is needed again at once
     fully_shard(model, mesh=mesh, reshard_after_forward=False)
-    for name in methods:
-        register_fsdp_forward_method(model, name)
 
 
 def take_over(model: nn.Module) -> None:
@@ -36,16 +41,6 @@ def take_over(model: nn.Module) -> None:
     for tensor in model.state_dict().values():
         if isinstance(tensor, torch.Tensor):
             torch.distributed.broadcast(tensor.detach(), 0)
-
-
-def find_units(model: nn.Module) -> list[nn.Module]:
-    """What is gathered as one: the members of the model's longest lists of modules, else nothing smaller than all.
-
-    A list inside a member of another list belongs to that member.
-    """
-    lists = [each for each in model.modules() if isinstance(each, nn.ModuleList | nn.Sequential)]
-    inner = {below for each in lists for member in each for below in member.modules() if below in set(lists)}
-    return [member for each in lists if each not in inner for member in each if any(True for _ in member.parameters())]
 
 
 @contextlib.contextmanager

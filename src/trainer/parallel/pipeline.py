@@ -9,6 +9,7 @@ from torch.distributed import pipelining
 from torch.distributed.pipelining.schedules import PipelineScheduleMulti, PipelineScheduleSingle
 
 from trainer.backward import Context, Loss
+from trainer.errors import UserError
 from trainer.models.plan import Pieces, plan_of
 from trainer.parallel.pipeline_calls import Calls
 from trainer.parallel.pipeline_cut import Cut, keep_only
@@ -62,6 +63,7 @@ class Pipeline:
         self.cut = Cut(model, plan, self.stages, cut)
         self.shapes = Shapes(model, plan, self.cut.blocks)
         self.shared = Shared(model, self.cut.holders(model, of_ranks), group)
+        self._unshardable = _unshardable(model, self.cut, of_ranks)
         keep_only(model, self.cut, of_ranks[self.rank])
         pieces = Pieces(model, plan)
         self.modules = {index: self._stage_module(index, pieces) for index in of_ranks[self.rank]}
@@ -80,8 +82,20 @@ class Pipeline:
     def _stage_module(self, index: int, pieces: Pieces) -> StageModule:
         made = StageModule(self.model, self.cut.modules(index), sorted(self.cut.loose), pieces)
         made.blocks = self.cut.blocks[index]
+        made.units = [
+            pieces.blocks[block] for block in made.blocks if any(True for _ in pieces.blocks[block].parameters())
+        ]
         made.first, made.last = index == 0, index == self.stages - 1
         return made
+
+    def check_shardable(self) -> None:
+        """UserError (status 2) where a stage cannot be sharded by itself; alike on all ranks."""
+        if self._unshardable:
+            raise UserError(
+                f"{self._unshardable}, so each stage cannot be sharded by itself",
+                "--parallel.strategy ddp, or --parallel.schedule 1f1b",
+                2,
+            )
 
     def average_over(self, copies: "ProcessGroup", bucket_mb: int) -> None:
         """Gradients are averaged over the ranks that have the same stages and see other samples, once an update: what
@@ -153,3 +167,17 @@ class Pipeline:
             zero = torch.zeros((), device=self.device)
             return zero, zero
         return self.calls.loss_of(output, batch)
+
+
+def _unshardable(model: nn.Module, cut: Cut, of_ranks: Sequence[Sequence[int]]) -> str:
+    """Why stages cannot be sharded: weights that are no stage's own; or ""."""
+    if cut.loose:
+        return f"{min(cut.loose)} is a parameter beside the model's modules"
+    for own in of_ranks:
+        seen: dict[nn.Parameter, int] = {}
+        for stage in own:
+            for name in cut.modules(stage):
+                for inner, parameter in model.get_submodule(name).named_parameters():
+                    if seen.setdefault(parameter, stage) != stage:
+                        return f"{name}.{inner} is used by stages {seen[parameter]} and {stage} of one rank"
+    return ""

@@ -1,4 +1,4 @@
-"""A model cut into pipeline stages in place: a rank's model keeps the modules of its own stages, under their own names."""
+"""A model cut into pipeline stages in place: a rank's model keeps the modules of its stages, under their own names."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -25,9 +25,9 @@ class Elsewhere(nn.Module):
 
 
 class Cut:
-    """Which modules a stage has. `blocks`: numbers of its blocks. `modules(stage)`: their names, and those of what comes
-    before and after; what the plan does not name is in every stage, and so is a module whose weights the stage has
-    anyway (tied ones). Made of the whole model, so alike on all ranks."""
+    """Which modules a stage has. `blocks`: numbers of its blocks. `modules(stage)`: their names, and those of what
+    comes before and after; what the plan does not name is in every stage, and a module that shares a weight with the
+    stage's own (a tied one) is there too. Made of the whole model, so alike on all ranks."""
 
     def __init__(self, model: nn.Module, plan: Plan, stages: int, given: Sequence[int]) -> None:
         check_cut(given, len(plan.blocks), stages)

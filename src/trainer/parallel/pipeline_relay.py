@@ -58,7 +58,9 @@ class Relay:
         form: list[Any] = [(tuple(output.shape), output.dtype) if output is not None else None]
         dist.broadcast_object_list(form, group=self.group, group_src=last, device=self.device)
         shape, dtype = form[0]
-        found: Tensor = output.contiguous() if output is not None else torch.empty(shape, dtype=dtype, device=self.device)
+        found: Tensor = (
+            output.contiguous() if output is not None else torch.empty(shape, dtype=dtype, device=self.device)
+        )
         dist.broadcast(found, group=self.group, group_src=last)
         return found
 

@@ -1,5 +1,5 @@
-"""What goes from stage to stage, known before any of it is computed: a pipeline that infers it by one more forward draws
-random numbers and counts batches twice (pytorch's own does)."""
+"""What goes from stage to stage, known before any of it is computed: one more forward to find out would draw random
+numbers and count batches twice."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -52,9 +52,7 @@ class _Twin:
         with FakeCopyMode(self.mode):
             self.pieces = Pieces(deepcopy(model), plan)
 
-    def run(
-        self, call: Call, blocks: Sequence[range], autocast: contextlib.AbstractContextManager[Any]
-    ) -> list[Form]:
+    def run(self, call: Call, blocks: Sequence[range], autocast: contextlib.AbstractContextManager[Any]) -> list[Form]:
         """Form of what leaves each stage but the last."""
         from torch.utils._pytree import tree_map
 

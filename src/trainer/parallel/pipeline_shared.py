@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from trainer.checkpoint.parts import is_part
+from trainer.parallel.gradients import own_parts
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -58,23 +58,18 @@ class Shared:
         parameter = self.model.get_parameter(name)
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-        return local(parameter.grad)
+        return own_parts([parameter.grad])[0]
 
     def _nothing(self, name: str) -> Tensor:
         shape, dtype = self._forms[name]
         return torch.zeros(shape, dtype=dtype, device=next(self.model.parameters()).device)
 
 
-def local(value: Tensor) -> Tensor:
-    """What this rank holds of it; changing it changes it."""
-    return value.to_local() if is_part(value) else value  # type: ignore[attr-defined,no-any-return]
-
-
 def sum_in_buckets(gradients: Sequence[Tensor], group: "ProcessGroup", bucket_mb: int) -> None:
     """Adds up each gradient over the ranks of `group`, in place, some at a time as one message."""
     bucket: list[Tensor] = []
     size = 0
-    for each in map(local, gradients):
+    for each in own_parts(gradients):
         if bucket and (size + each.nbytes > bucket_mb << 20 or each.dtype != bucket[0].dtype):
             _sum(bucket, group)
             bucket, size = [], 0

@@ -17,10 +17,10 @@ NOTHING = contextlib.nullcontext()
 
 
 class StageModule(nn.Module):
-    """A part of the model's forward, as a module of the model's own modules: forward(hidden, number of the micro-batch).
+    """A part of the model's forward, as a module of the model's own modules: forward(hidden, number of micro-batch).
 
     `calls` and `autocast` are set for each update: what the model is called with for each micro-batch, which every rank
-    knows, since all load the same samples; and the context of one forward.
+    knows, since all load the same samples; and the context of one forward. `units`: its blocks that have weights.
     """
 
     def __init__(self, model: nn.Module, names: Sequence[str], loose: Sequence[str], pieces: Pieces) -> None:
@@ -33,6 +33,7 @@ class StageModule(nn.Module):
         self.calls: Sequence[Call] = ()
         self.autocast: contextlib.AbstractContextManager[Any] = NOTHING
         self.blocks = range(0)
+        self.units: list[nn.Module] = []
         self.first = self.last = False
 
     def forward(self, *hidden: Tensor, number: int) -> Any:
