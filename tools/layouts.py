@@ -41,6 +41,8 @@ class Case(NamedTuple):
     schedule: str = "1f1b"
     virtual: int = 1
     tied: bool = True
+    sequence: bool = False
+    loss: bool = True
 
     def layout(self) -> Layout:
         """Its degrees."""
@@ -68,6 +70,8 @@ class Case(NamedTuple):
             tensor=self.tensor,
             schedule=self.schedule,
             virtual=self.virtual,
+            sequence_parallel=self.sequence,
+            loss_parallel=self.loss,
         )
 
     @property
@@ -79,6 +83,8 @@ class Case(NamedTuple):
             words.append(f"pipeline {self.pipeline}{f' x {self.virtual}' if self.virtual > 1 else ''} {self.schedule}")
         words += [f"{name} {size}" for name, size in (("context", self.context), ("tensor", self.tensor)) if size > 1]
         words += [] if self.tied else ["untied"]
+        words += ["sequence"] if self.sequence else []
+        words += [] if self.loss else ["whole logits"]
         return ", ".join((*words, f"{SAMPLES // self.data // self.micro} forwards"))
 
 
@@ -101,6 +107,29 @@ def cases() -> Iterator[Case]:
                     if shard < ranks:
                         yield Case(ranks, strategy, shard, micro)
     yield from pipelines()
+    yield from inner_cases()
+
+
+def inner_cases() -> Iterator[Case]:
+    """Those in which ranks share samples: the matrices, the tokens or both are cut."""
+    for tensor in (2, 4):
+        for sequence in (False, True):
+            for loss in (False, True):
+                yield Case(1, "ddp", 0, 4, tensor=tensor, sequence=sequence, loss=loss)
+    for context in (2, 4):
+        yield Case(1, "ddp", 0, 4, context=context)
+        yield Case(1, "full", 0, 4, context=context)
+    yield Case(2, "ddp", 0, 4, context=2)
+    yield Case(2, "full", 2, 4, context=2)
+    for sequence in (False, True):
+        for strategy in ("ddp", "gradients", "full"):
+            yield Case(2, strategy, 0, 4, tensor=2, sequence=sequence)
+            yield Case(4, strategy, 0, 2, tensor=2, sequence=sequence)
+        yield Case(4, "full", 2, 2, tensor=2, sequence=sequence)
+        yield Case(2, "full", 2, 4, tensor=4, sequence=sequence)
+        yield Case(1, "ddp", 0, 4, context=2, tensor=2, sequence=sequence)
+        yield Case(2, "ddp", 0, 4, context=2, tensor=2, sequence=sequence)
+        yield Case(2, "full", 0, 4, context=2, tensor=2, sequence=sequence)
 
 
 def pipelines() -> Iterator[Case]:

@@ -35,9 +35,14 @@ class Layout:
         return self.replicate * self.shard
 
     @property
+    def averaged(self) -> int:
+        """Ranks over whose gradients a backward averages: those that see other samples, or another part of them."""
+        return self.data_ranks * self.context
+
+    @property
     def holders(self) -> int:
         """Ranks that hold one stage of the model, or parts of it."""
-        return self.data_ranks * self.context * self.tensor
+        return self.averaged * self.tensor
 
     def shape(self) -> dict[str, int]:
         """The mesh: name -> size of each of its dimensions, the outermost first."""
@@ -59,9 +64,6 @@ class Layout:
 def plan_layout(config: Config, world_size: int) -> Layout:
     """Who keeps what. Refused where the copies do not come out even, or nothing is there to be sharded."""
     parallel = config.parallel
-    for name in ("context", "tensor"):
-        if getattr(parallel, name) > 1:
-            raise UserError(f"parallel.{name} is not there yet", f"leave parallel.{name} out", 2)
     if parallel.pipeline > 1:
         _check_stages(config)
     cut = parallel.pipeline * parallel.context * parallel.tensor
@@ -99,8 +101,15 @@ def _check_stages(config: Config) -> None:
 
     parallel = config.parallel
     stages = parallel.pipeline * stages_per_rank(parallel.schedule, parallel.virtual)
-    if not config.model.build:
-        check_cut(parallel.cut, config.model.layers, stages)
+    if config.model.build:
+        return
+    if config.model.kind == "mlp" and parallel.tensor > 1:
+        raise UserError(
+            "a pipeline's stages exchange what goes from layer to layer, of which a tensor rank of the mlp has a part",
+            "leave parallel.tensor out, or parallel.pipeline",
+            2,
+        )
+    check_cut(parallel.cut, config.model.layers, stages)
 
 
 class BatchPlan:

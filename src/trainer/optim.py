@@ -157,12 +157,23 @@ def split_parameters(model: nn.Module) -> tuple[list[Tensor], list[Tensor], list
 
 def _decay_groups(decayed: list[Tensor], rest: list[Tensor], optim: Optim) -> list[Group]:
     if not optim.weight_decay:  # one group, one kernel
-        return [{"params": decayed + rest, "weight_decay": 0.0}]
+        return _by_mesh([{"params": decayed + rest, "weight_decay": 0.0}])
     groups: list[Group] = [
         {"params": decayed, "weight_decay": optim.weight_decay},
         {"params": rest, "weight_decay": 0.0},
     ]
-    return [group for group in groups if group["params"]]
+    return _by_mesh([group for group in groups if group["params"]])
+
+
+def _by_mesh(groups: list[Group]) -> list[Group]:
+    """A kernel takes tensors, or DTensors of one mesh: the groups, each parted into such."""
+    found: list[Group] = []
+    for group in groups:
+        parts: dict[object, list[Tensor]] = {}
+        for parameter in group["params"]:
+            parts.setdefault(getattr(parameter, "device_mesh", None), []).append(parameter)
+        found.extend({**group, "params": inside} for inside in parts.values())
+    return found
 
 
 def _adamw(groups: list[Group], optim: Optim, device: torch.device) -> torch.optim.Optimizer:

@@ -173,8 +173,12 @@ class Parallel(Section):
     )
     virtual: int = setting(0, "interleaved, zero_bubble: stages to a rank; 0: 2", minimum=0)
     cut: list[int] = setting([], "pipeline: blocks of each stage; empty: so that the dearest is as cheap as can be")
-    context: int = setting(1, "parts that every sequence is cut into, a rank each", minimum=1)
+    context: int = setting(1, "parts that every sequence is cut into, a rank each (gpt)", minimum=1)
     tensor: int = setting(1, "parts that every matrix is cut into, a rank each", minimum=1)
+    sequence_parallel: bool = setting(
+        False, "tensor: norms, dropout and what is added up are cut over the tokens too; less memory, same exchanges"
+    )
+    loss_parallel: bool = setting(True, "tensor: logits stay cut over the vocabulary (built-in losses)")
     bucket_mb: int = setting(25, "ddp: size of a gradient bucket in MiB", minimum=1)
 
 

@@ -137,7 +137,9 @@ def assemble(
     startup.mark("parallel")
     optimizers = build_optimizer(model, config.optim, device)
     startup.mark("optimizer")
-    seed_everything(config.run.seed, world.rank)
+    # what tensor ranks drop out is the same, but where each has its own tokens
+    apart = layout.tensor == 1 or config.parallel.sequence_parallel
+    seed_everything(config.run.seed, world.rank if apart else world.rank - layout.index(world.rank)["tensor"])
     state = State()
     if found and meta:
         checkpoints.load(found, meta, model, optimizers, state, policy)

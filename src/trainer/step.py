@@ -57,9 +57,13 @@ class Step:
         same on all ranks.
         """
         scale = self.policy.scale.scale if self.policy.scale else 1.0
-        # backward averages over the ranks that see other samples; what is wanted is the sum
-        sums = self.cut.backward(micro_batches, self.cut.layout.data_ranks * scale / divisor, self._autocast)
+        # backward averages over the ranks that see other tokens; what is wanted is the sum
+        sums = self.cut.backward(micro_batches, self.cut.layout.averaged * scale / divisor, self._autocast)
         loss_sum, count, stops = self._reduce(sums, stop)
+        if self.cut.layout.tensor > 1:
+            from trainer.parallel.gradients import add_up
+
+            add_up(self.parameters)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         factor = divisor / count / scale if count else 0.0
         norm = self._norm(gradients) * factor

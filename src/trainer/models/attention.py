@@ -1,5 +1,6 @@
 """Causal self-attention with rotary positions, grouped key/value heads and a cache for decoding."""
 
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -67,7 +68,8 @@ class LayerCache:
 
 class Attention(nn.Module):
     """(B, S, width) -> (B, S, width). `compute_dtype` is the number format of the attention itself; None: as the
-    projections'.
+    projections'. `gather`: gives keys and values of all tokens where this rank has a part of them; needs a mask. There
+    are as many heads as the projections give: a rank may have a part of them.
     """
 
     def __init__(self, width: int, heads: int, kv_heads: int, qk_norm: bool, scale: float) -> None:
@@ -75,6 +77,7 @@ class Attention(nn.Module):
         self.head = width // heads
         self.grouped = kv_heads != heads
         self.compute_dtype: torch.dtype | None = None
+        self.gather: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
         self.query = Linear(width, width)
         self.key = Linear(width, kv_heads * self.head)
         self.value = Linear(width, kv_heads * self.head)
@@ -96,6 +99,8 @@ class Attention(nn.Module):
         values = values.to(dtype)
         if cache is not None:
             keys, values = cache.append(keys, values)
+        elif self.gather is not None:
+            keys, values = self.gather(keys, values)
         device = x.device.type
         if self.compute_dtype is not None and torch.is_autocast_enabled(device):
             with torch.autocast(device, enabled=False):  # autocast would lower the attention again

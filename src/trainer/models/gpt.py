@@ -1,5 +1,6 @@
 """Decoder-only transformer: pre-norm RMSNorm, rotary positions, SwiGLU, grouped-query attention."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -23,6 +24,12 @@ class Cache:
         self.batch = batch
         self.length = length
         self.last: Tensor | None = None
+
+    def forget(self, count: int, last: Tensor) -> None:
+        """Drops the newest `count` tokens, which were padding; `last` (B, 1) is the one before them."""
+        self.last = last
+        for layer in self.layers:
+            layer.used -= count
 
 
 class Block(nn.Module):
@@ -48,8 +55,32 @@ class Block(nn.Module):
         return functional.dropout(x, self.dropout) if self.dropout and self.training else x
 
 
+TENSOR = {
+    "embedding": "vocabulary",
+    "bigram": "vocabulary",
+    "blocks.*.attention_norm": "sequence",
+    "blocks.*.attention": "whole",
+    "blocks.*.attention.query": "column",
+    "blocks.*.attention.key": "column",
+    "blocks.*.attention.value": "column",
+    "blocks.*.attention.query_norm": "heads",
+    "blocks.*.attention.key_norm": "heads",
+    "blocks.*.attention.output": "row",
+    "blocks.*.feed_forward_norm": "sequence",
+    "blocks.*.feed_forward": "whole",
+    "blocks.*.feed_forward.gate": "column",
+    "blocks.*.feed_forward.up": "column",
+    "blocks.*.feed_forward.down": "row",
+    "norm": "sequence",
+    "output": "vocabulary",
+}
+
+
 class GPT(nn.Module):
     """Logits (B, S, vocabulary) of the token after each of `tokens` (B, S).
+
+    `part` (index, count): which of how many equal parts of the tokens this rank computes, where several share a
+    sequence; logits are those of its part. `multiple`: by what the tokens of a forward divide.
 
     Weights are drawn from torch's global generator in the order of the modules. `output_layers` names the submodules
     that map to the vocabulary, for optimizers that treat them apart.
@@ -75,6 +106,8 @@ class GPT(nn.Module):
         super().__init__()
         self.width = width
         self.dropout = dropout
+        self.part = (0, 1)
+        self.multiple = 1
         self.rotary = Rotary(width // heads, rope_base)
         deviation = 0.02
         self.embedding = Embedding(vocabulary, width, deviation)
@@ -101,7 +134,19 @@ class GPT(nn.Module):
 
     def new_cache(self, batch: int, length: int) -> Cache:
         """An empty cache for `batch` texts of up to `length` tokens."""
-        return Cache(len(self.blocks), batch, length)
+        return Cache(len(self.blocks), batch, length + self.multiple - 1)
+
+    def cut_tokens(self, index: int, count: int, gather: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
+        """From now on this rank computes part `index` of `count` of the tokens; `gather`: see Attention. With a cache
+        it computes all."""
+        self.part = (index, count)
+        for block in self.blocks:
+            cast(Block, block).attention.gather = gather
+
+    def own_tokens(self, x: Tensor) -> Tensor:
+        """Of (B, S, ...) what belongs to this rank's part of the tokens."""
+        index, count = self.part
+        return x if count == 1 else x.unflatten(1, (count, -1))[:, index]
 
     def forward(self, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """`documents` (B, S): number of each token's document; tokens see only their own document. With a `cache`,
@@ -109,13 +154,22 @@ class GPT(nn.Module):
 
         Raises ValueError for documents together with a cache, or for more tokens than the cache has room for.
         """
-        x = self.begin(tokens, documents, cache)
-        return self.end(self.middle(x, range(len(self.blocks)), tokens, documents, cache))
+        layers = range(len(self.blocks))
+        padding = -tokens.shape[1] % self.multiple
+        if cache is None or not padding:
+            return self.end(self.middle(self.begin(tokens, documents, cache), layers, tokens, documents, cache))
+        padded = functional.pad(tokens, (0, padding))  # behind all that counts, which does not see it
+        logits = self.end(self.middle(self.begin(padded, documents, cache), layers, padded, documents, cache))
+        cache.forget(padding, tokens[:, -1:])
+        return logits[:, : tokens.shape[1]]
 
     def plan(self) -> "Plan":
         """Where it may be cut."""
         from trainer.models.plan import Plan
 
+        absent = {"bigram"} if self.bigram is None else set()
+        if cast(Block, self.blocks[0]).attention.query_norm is None:
+            absent |= {"blocks.*.attention.query_norm", "blocks.*.attention.key_norm"}
         return Plan(
             [f"blocks.{layer}" for layer in range(len(self.blocks))],
             begin="begin",
@@ -124,17 +178,19 @@ class GPT(nn.Module):
             hidden="hidden",
             first=("embedding", "bigram"),
             last=("norm", "output"),
+            tensor={name: word for name, word in TENSOR.items() if name not in absent},
         )
 
     def begin(self, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """What goes into the first block: (B, S, width)."""
-        x = self.embedding(tokens)
         previous = None
         if cache is not None:
             _positions(tokens, documents, cache, 0)
             previous, cache.last = cache.last, tokens[:, -1:]
+        own = self.own_tokens if cache is None else _all
+        x = self.embedding(own(tokens))
         if self.bigram is not None:
-            x = x + self.bigram(tokens, documents, previous)
+            x = x + self.bigram(own(self.bigram.row_of(tokens, documents, previous)))
         return functional.dropout(x, self.dropout) if self.dropout and self.training else cast(Tensor, x)
 
     def middle(
@@ -143,7 +199,13 @@ class GPT(nn.Module):
         """Some of the blocks, after another: (B, S, width) in and out."""
         start, end = _positions(tokens, documents, cache, layers.start)
         rotations = self.rotary.table(start, end, x.device, x.dtype)
-        mask = _mask(tokens, documents, start)
+        if cache is None and self.part[1] > 1:
+            length = end // self.part[1]
+            first = self.part[0] * length
+            rotations = rotations[first : first + length]
+            mask: Tensor | None = _mask_of_part(tokens, documents, first, length)
+        else:
+            mask = _mask(tokens, documents, start)
         for layer in layers:
             x = self.blocks[layer](x, rotations, mask, cache.layers[layer] if cache is not None else None)
         return x
@@ -156,7 +218,8 @@ class GPT(nn.Module):
         self, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None
     ) -> tuple[tuple[int, ...], torch.dtype]:
         """Shape and type of what goes from block to block."""
-        return (*tokens.shape, self.width), next(self.parameters()).dtype
+        parts = self.multiple * (self.part[1] if cache is None else 1)
+        return (tokens.shape[0], tokens.shape[1] // parts, self.width), next(self.parameters()).dtype
 
 
 def build_gpt(model: Model, *, vocabulary: int) -> GPT:
@@ -201,3 +264,16 @@ def _mask(tokens: Tensor, documents: Tensor | None, start: int) -> Tensor | None
     if start == 0 or length == 1:
         return None
     return torch.ones(length, start + length, dtype=torch.bool, device=tokens.device).tril_(start)
+
+
+def _mask_of_part(tokens: Tensor, documents: Tensor | None, first: int, length: int) -> Tensor:
+    """The rows of the mask for `length` tokens from position `first` on, over the keys of all (B, S) tokens."""
+    rows = torch.ones(length, tokens.shape[1], dtype=torch.bool, device=tokens.device).tril_(first)
+    if documents is None:
+        return rows
+    same = documents[:, first : first + length].unsqueeze(2) == documents.unsqueeze(1)
+    return same.logical_and_(rows).unsqueeze(1)
+
+
+def _all(x: Tensor) -> Tensor:
+    return x

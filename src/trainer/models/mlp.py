@@ -27,15 +27,20 @@ class MLP(nn.Module):
         self.hidden = nn.ModuleList(nn.Linear(inputs if i == 0 else width, width) for i in range(layers))
         self.output = nn.Linear(width, classes)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return cast(Tensor, self.output(self.middle(self.begin(x), range(len(self.hidden)))))
-
     def plan(self) -> "Plan":
-        """Where it may be cut."""
+        """Its units, and how they are cut: every second layer by outputs, the one after it by inputs."""
         from trainer.models.plan import Plan
 
         names = [f"hidden.{layer}" for layer in range(len(self.hidden))]
-        return Plan(names, begin="begin", middle="middle", end="output", hidden="between", last=("output",))
+        words = {name: "row" if layer % 2 else "column" for layer, name in enumerate([*names, "output"])}
+        if words["output"] == "column":
+            words["output"] = "vocabulary"
+        return Plan(
+            names, begin="begin", middle="middle", end="output", hidden="between", last=("output",), tensor=words
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.output(self.middle(self.begin(x), range(len(self.hidden)))))
 
     def begin(self, x: Tensor) -> Tensor:
         """Samples as the layers take them."""

@@ -19,7 +19,15 @@ class Plan:
     -> (shape, dtype) of the tensor between blocks; "": it is found out without computing anything. `first` and `last`
     name the modules that begin and end use, so that other stages need not keep them.
 
-    `tensor`: pattern of module names -> how tensor parallelism splits those modules.
+    `tensor`: how modules are cut over tensor ranks, a word by a pattern of their names (`blocks.*.attention.query`,
+    where `*` is one part of a name):
+
+    - "column": nn.Linear or nn.Embedding by outputs; what it gives is this rank's part of them (its heads);
+    - "row": nn.Linear by inputs, of which each rank has the part that columns gave; the output is summed;
+    - "vocabulary": nn.Embedding by rows, or the nn.Linear that gives logits by classes;
+    - "whole": takes its first argument whole: one exchange for all the columns inside;
+    - "sequence": a norm; under sequence_parallel it sees this rank's part of the tokens;
+    - "heads": a norm of (B, S, heads, head) behind columns.
     """
 
     def __init__(
@@ -72,6 +80,19 @@ def plan_of(model: nn.Module) -> Plan:
     if isinstance(model, nn.Sequential):
         return Plan([name for name, _ in model.named_children()], begin="", end="")
     return Plan(longest_lists(model))
+
+
+def tensor_plan(model: nn.Module) -> dict[str, str]:
+    """How the matrices of `model` are cut; UserError (status 2) where its plan does not say so."""
+    plan = plan_of(model)
+    if not plan.tensor:
+        raise UserError(
+            f"parallel.tensor cuts matrices, and {type(model).__name__} does not say which and how.",
+            "Give it a method plan() that returns trainer.models.plan.Plan(blocks, tensor={...}), for each block "
+            '{"blocks.*.up": "column", "blocks.*.down": "row"}; or leave parallel.tensor out.',
+            2,
+        )
+    return plan.tensor
 
 
 def longest_lists(model: nn.Module) -> list[str]:

@@ -11,6 +11,7 @@ from trainer.backward import Accumulate, Backward, Loss, LossModule
 if TYPE_CHECKING:
     import torch
     from torch.distributed import ProcessGroup
+    from torch.distributed.device_mesh import DeviceMesh
 
     from trainer.mesh import Layout
     from trainer.schema import Parallel
@@ -58,33 +59,59 @@ def parallelize(
     whole = LossModule(model, loss)
     if layout.world_size == 1:
         return Parallelized(whole, layout, Accumulate(whole, contextlib.nullcontext), whole)
-    if layout.pipeline > 1:
-        return _pipelined(model, loss, layout, parallel, device)
-    if parallel.strategy == "ddp":
+    if layout.context > 1:
+        from trainer.parallel.context import apply_context
+        from trainer.parallel.meshes import context_mesh
+
+        apply_context(model, context_mesh(layout, device))
+    copies = parallel.strategy == "ddp"
+    if copies and layout.tensor == layout.pipeline == 1:
         from trainer.parallel.ddp import apply_ddp
 
         wrapped = apply_ddp(whole, device, parallel.bucket_mb)
         return Parallelized(wrapped, layout, Accumulate(wrapped, wrapped.no_sync), whole)
     from trainer.models.plan import blocks_of
-    from trainer.parallel.fsdp import apply_fsdp, unsynchronized
+    from trainer.parallel.fsdp import apply_fsdp, take_over, unsynchronized
     from trainer.parallel.meshes import device_mesh, part
 
-    mesh = part(device_mesh(layout, device), "replicate", "shard")
-    assert mesh is not None
-    methods = ["loss"] if callable(getattr(model, "loss", None)) else []
-    apply_fsdp(model, mesh, blocks_of(model), reshard=parallel.strategy == "full", methods=methods)
-    return Parallelized(whole, layout, Accumulate(whole, lambda: unsynchronized(model)), whole, sharded=True)
+    mesh = device_mesh(layout, device, copies=copies)
+    take_over(model)
+    counts = True
+    if layout.tensor > 1:
+        from trainer.models.loss import takes_parts
+        from trainer.models.plan import tensor_plan
+        from trainer.parallel.tensor import apply_tensor
+
+        cut_loss = parallel.loss_parallel and takes_parts(loss)
+        apply_tensor(model, mesh["tensor"], tensor_plan(model), sequence=parallel.sequence_parallel, loss=cut_loss)
+        counts = mesh.get_local_rank("tensor") == 0
+    if layout.pipeline > 1:
+        return _pipelined(model, loss, layout, parallel, device, mesh, counts)
+    if layout.averaged == 1:
+        backward = Accumulate(whole, contextlib.nullcontext, counts)
+    else:
+        # DDP takes no DTensors: copies of cut weights are kept alike by FSDP, with one rank to a shard
+        data = part(mesh, "replicate", "shard")
+        assert data is not None
+        methods = ["loss"] if callable(getattr(model, "loss", None)) else []
+        apply_fsdp(model, data, blocks_of(model), reshard=parallel.strategy == "full", methods=methods)
+        backward = Accumulate(whole, lambda: unsynchronized(model), counts)
+    return Parallelized(whole, layout, backward, whole, sharded=True, counts=counts)
 
 
 def _pipelined(
-    model: nn.Module, loss: Loss, layout: "Layout", parallel: "Parallel", device: "torch.device"
+    model: nn.Module,
+    loss: Loss,
+    layout: "Layout",
+    parallel: "Parallel",
+    device: "torch.device",
+    mesh: "DeviceMesh",
+    counts: bool,
 ) -> Parallelized:
-    from trainer.parallel.fsdp import shard_units, take_over
-    from trainer.parallel.meshes import device_mesh, part
+    from trainer.parallel.fsdp import apply_fsdp
+    from trainer.parallel.meshes import part
     from trainer.parallel.pipeline import Pipeline
 
-    take_over(model)
-    mesh = device_mesh(layout, device)
     made = Pipeline(
         model,
         loss,
@@ -93,15 +120,16 @@ def _pipelined(
         schedule=parallel.schedule,
         virtual=parallel.virtual,
         cut=parallel.cut,
+        counts=counts,
     )
-    copies = part(mesh, "replicate", "shard")
-    if layout.data_ranks > 1 and parallel.strategy == "ddp":
+    data = part(mesh, "replicate", "shard")
+    if layout.averaged > 1 and parallel.strategy == "ddp":
         made.average_over(mesh["replicate"].get_group(), parallel.bucket_mb)
-    elif layout.data_ranks > 1:
-        assert copies is not None
+    elif layout.averaged > 1:
+        assert data is not None
         made.check_shardable()
         for module in made.modules.values():
-            shard_units(module, copies, module.units, reshard=parallel.strategy == "full")
+            apply_fsdp(module, data, module.units, reshard=parallel.strategy == "full")
     return Parallelized(
         model,
         layout,

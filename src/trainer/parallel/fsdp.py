@@ -17,23 +17,17 @@ def apply_fsdp(
 ) -> None:
     """Shards `model` in place over the last dimension of `mesh`; a first dimension, if there is one, holds copies.
 
-    The weights must be whole, and are rank 0's on all ranks afterwards. Each of `units` (parts of the model, none
+    The weights must be the same on all ranks of the mesh (`take_over`). Each of `units` (parts of the model, none
     inside another) is gathered before it is used, the rest of the model as one more; `reshard`: and given up right
     after its forward, to be gathered again for its backward. Averages gradients over all ranks of the mesh. `methods`:
     names of methods of the model that are called like a forward.
     """
-    take_over(model)
-    shard_units(model, mesh, units, reshard=reshard)
-    for name in methods:
-        register_fsdp_forward_method(model, name)
-
-
-def shard_units(model: nn.Module, mesh: "DeviceMesh", units: Sequence[nn.Module], *, reshard: bool) -> None:
-    """As `apply_fsdp`, of weights that are alike already."""
     for unit in units:
         fully_shard(unit, mesh=mesh, reshard_after_forward=reshard)
     # what is used at the beginning and at the end of a forward is needed again at once
     fully_shard(model, mesh=mesh, reshard_after_forward=False)
+    for name in methods:
+        register_fsdp_forward_method(model, name)
 
 
 def take_over(model: nn.Module) -> None:

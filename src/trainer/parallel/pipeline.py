@@ -35,7 +35,8 @@ class Pipeline:
     """The stages of one rank: forward and backward of an update (`__call__`, see backward.Backward), the loss without
     gradients (`evaluate`), and `model(...)` as if it were whole, which is collective over the pipeline.
 
-    `modules`: this rank's stages, by number. `counts`: whether it has the last one, which gives the loss.
+    `modules`: this rank's stages, by number. `last`: whether the last one is among them, which gives the loss;
+    `counts`: and no rank that sees the same samples counts it.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Pipeline:
         schedule: str,
         virtual: int = 0,
         cut: Sequence[int] = (),
+        counts: bool = True,
     ) -> None:
         self.model = model
         self.group = group
@@ -67,7 +69,8 @@ class Pipeline:
         keep_only(model, self.cut, of_ranks[self.rank])
         pieces = Pieces(model, plan)
         self.modules = {index: self._stage_module(index, pieces) for index in of_ranks[self.rank]}
-        self.counts = self.stages - 1 in self.modules
+        self.last = self.stages - 1 in self.modules
+        self.counts = self.last and counts
         owners = {stage: rank for rank, own in enumerate(of_ranks) for stage in own}
         self.relay = Relay(self.modules, owners, group, device, self.shapes)
         self.calls = Calls(model, loss, self.relay.everywhere)
@@ -125,7 +128,7 @@ class Pipeline:
         numbers = list(range(len(batches)))
         schedule.step(
             kwarg_mbs=[{"number": number} for number in numbers],
-            target_mbs=numbers if self.counts else None,
+            target_mbs=numbers if self.last else None,
             return_outputs=False,
         )
         for module in self.modules.values():
@@ -141,7 +144,7 @@ class Pipeline:
         batch, real = self._batches[number]
         with self._autocast:
             total, count = self.calls.loss_of(output, batch)
-        if real:
+        if real and self.counts:
             self._sums.append((total.detach(), count))
         return total * (self._weight if real else 0.0)
 
@@ -163,7 +166,7 @@ class Pipeline:
     def evaluate(self, batch: Any) -> tuple[Tensor, Tensor]:
         """(sum, count) of the loss where this rank has the last stage, else zeros. Collective over the pipeline."""
         output = self.relay(self.calls.of(batch))
-        if not self.counts:
+        if not self.last:
             zero = torch.zeros((), device=self.device)
             return zero, zero
         return self.calls.loss_of(output, batch)
