@@ -222,7 +222,13 @@ def _from_text(text: str, kind: Any, shown: str) -> object:
     if kind == dict[str, object] or text.startswith("["):
         return _typed(_literal(text), kind, shown)
     parts = [part for part in text.split(",") if part]
-    return [_from_text(part, float, shown) for part in parts] if kind == list[float] else parts
+    inner = _member(kind)
+    return parts if inner is str else [_from_text(part, inner, shown) for part in parts]
+
+
+def _member(kind: Any) -> Any:
+    """What a list is of."""
+    return next((each for each in (int, float) if kind == list[each]), str)
 
 
 def _typed(value: object, kind: Any, shown: str) -> object:
@@ -236,8 +242,7 @@ def _typed(value: object, kind: Any, shown: str) -> object:
         if isinstance(value, dict):
             return value
     elif isinstance(value, list):
-        inner = str if kind == list[str] else float
-        return [_typed(item, inner, shown) for item in value]
+        return [_typed(item, _member(kind), shown) for item in value]
     elif isinstance(value, str) and kind == list[str]:
         return [value]
     names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}

@@ -99,7 +99,11 @@ class Batch(Section):
 
     size: int = setting(0, "samples per update over all ranks; 0: from `tokens`, else 32", minimum=0)
     tokens: int = setting(0, "the same in tokens (a multiple of data.sequence)", minimum=0)
-    micro: int = setting(0, "samples per forward on one rank; 0: all of the rank's share at once", minimum=0)
+    micro: int = setting(
+        0,
+        "samples per forward on one rank; 0: all of the rank's share at once, in a pipeline 4 forwards to a rank",
+        minimum=0,
+    )
     last: str = setting(
         "keep", "a shorter batch at the end of an epoch: keep it (weighted right) or drop it", choices=("keep", "drop")
     )
@@ -159,7 +163,17 @@ class Parallel(Section):
         "gradients, full: ranks that keep a whole model between them; the others keep copies of it (hybrid); 0: all",
         minimum=0,
     )
-    pipeline: int = setting(1, "stages that the model's blocks are cut into, a group of ranks each", minimum=1)
+    pipeline: int = setting(1, "parts of its blocks that the model is cut into, a group of ranks each", minimum=1)
+    schedule: str = setting(
+        "1f1b",
+        "pipeline: order of the micro-batches, which are the forwards of an update: gpipe (all forwards, then all "
+        "backwards; with one micro-batch plain model parallelism), 1f1b (as early a backward as can be: fewer held in "
+        "memory), interleaved (1f1b with several stages to a rank: less waiting, more sending), zero_bubble (and the "
+        "backward for weights fills the gaps), zbv, dualpipev (two stages to a rank, there and back)",
+        choices=("gpipe", "1f1b", "interleaved", "zero_bubble", "zbv", "dualpipev"),
+    )
+    virtual: int = setting(0, "interleaved, zero_bubble: stages to a rank; 0: 2", minimum=0)
+    cut: list[int] = setting([], "pipeline: blocks of each stage; empty: so that the dearest is as cheap as can be")
     context: int = setting(1, "parts that every sequence is cut into, a rank each (gpt)", minimum=1)
     tensor: int = setting(1, "parts that every matrix is cut into, a rank each", minimum=1)
     sequence_parallel: bool = setting(

@@ -161,7 +161,7 @@ def assemble(
         total=total,
         items_per_sample=data.train.tokens_per_sample,
         to_device=to_device,
-        save=lambda: checkpoints.save(model, optimizers, state, policy, compute),
+        save=lambda: checkpoints.save(model, optimizers, state, policy, compute, cut.stages),
         evaluate=evaluation,
     )
     return Training(world, data, model, loop, checkpoints)

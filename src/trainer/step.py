@@ -89,6 +89,9 @@ class Step:
         if self.cut.sharded:
             from trainer.parallel.gradients import total_norm
 
+            if self.cut.counted_elsewhere:
+                counted = [p for p in self.parameters if p not in self.cut.counted_elsewhere]
+                gradients = [p.grad for p in counted if p.grad is not None]
             return total_norm(gradients, self.cut.layout.holders, self.device)
         if not gradients:
             return 0.0

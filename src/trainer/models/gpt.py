@@ -179,6 +179,12 @@ class GPT(nn.Module):
             absent |= {"blocks.*.attention.query_norm", "blocks.*.attention.key_norm"}
         return Plan(
             [f"blocks.{layer}" for layer in range(len(self.blocks))],
+            begin="begin",
+            middle="middle",
+            end="end",
+            hidden="hidden",
+            first=("embedding", "bigram"),
+            last=("norm", "output"),
             tensor={name: word for name, word in TENSOR.items() if name not in absent},
         )
 
@@ -214,6 +220,13 @@ class GPT(nn.Module):
     def end(self, x: Tensor) -> Tensor:
         """Logits, of what the last block gives."""
         return cast(Tensor, self.output(self.norm(x)))
+
+    def hidden(
+        self, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None
+    ) -> tuple[tuple[int, ...], torch.dtype]:
+        """Shape and type of what goes from block to block."""
+        parts = self.multiple * (self.part[1] if cache is None else 1)
+        return (tokens.shape[0], tokens.shape[1] // parts, self.width), next(self.parameters()).dtype
 
 
 def build_gpt(model: Model, *, vocabulary: int) -> GPT:

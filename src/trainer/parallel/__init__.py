@@ -11,6 +11,7 @@ from trainer.backward import Accumulate, Backward, Loss, LossModule
 if TYPE_CHECKING:
     import torch
     from torch.distributed import ProcessGroup
+    from torch.distributed.device_mesh import DeviceMesh
 
     from trainer.mesh import Layout
     from trainer.schema import Parallel
@@ -22,7 +23,8 @@ class Parallelized:
     `module`: holds its parameters. `backward`: makes the gradients of an update. `evaluate(batch)`: (sum, count) of the
     loss, without gradients. `spread`: ranks that keep the optimizer's state between them. `sharded`: it keeps parts
     only, so that every forward needs all ranks, in evaluation too. `counts`: whether what `evaluate` gives is not also
-    another rank's.
+    another rank's. `counted_elsewhere`: parameters of which another rank has a copy that counts in the gradient's norm.
+    `stages`: the ranks that have the other stages of a pipeline.
     """
 
     def __init__(
@@ -35,6 +37,8 @@ class Parallelized:
         spread: "ProcessGroup | None" = None,
         sharded: bool = False,
         counts: bool = True,
+        counted_elsewhere: frozenset[nn.Parameter] = frozenset(),
+        stages: "ProcessGroup | None" = None,
     ) -> None:
         self.module = module
         self.layout = layout
@@ -43,6 +47,8 @@ class Parallelized:
         self.spread = spread
         self.sharded = sharded
         self.counts = counts
+        self.counted_elsewhere = counted_elsewhere
+        self.stages = stages
 
 
 def parallelize(
@@ -62,7 +68,7 @@ def parallelize(
 
         apply_context(model, context_mesh(layout, device))
     copies = parallel.strategy in ("ddp", "optimizer")
-    if copies and layout.tensor == 1:
+    if copies and layout.tensor == layout.pipeline == 1:
         from trainer.parallel.ddp import apply_ddp
 
         spread = _copies(layout, device) if parallel.strategy == "optimizer" else None
@@ -83,6 +89,8 @@ def parallelize(
         cut_loss = parallel.loss_parallel and takes_parts(loss)
         apply_tensor(model, mesh["tensor"], tensor_plan(model), sequence=parallel.sequence_parallel, loss=cut_loss)
         counts = mesh.get_local_rank("tensor") == 0
+    if layout.pipeline > 1:
+        return _pipelined(model, loss, layout, parallel, device, mesh, counts)
     if layout.averaged == 1:
         backward = Accumulate(whole, contextlib.nullcontext, counts)
     else:
@@ -101,3 +109,50 @@ def _copies(layout: "Layout", device: "torch.device") -> "ProcessGroup | None":
 
     copies = part(device_mesh(layout, device), "replicate")
     return copies.get_group() if copies is not None else None
+
+
+def _pipelined(
+    model: nn.Module,
+    loss: Loss,
+    layout: "Layout",
+    parallel: "Parallel",
+    device: "torch.device",
+    mesh: "DeviceMesh",
+    counts: bool,
+) -> Parallelized:
+    from trainer.parallel.fsdp import apply_fsdp
+    from trainer.parallel.meshes import part
+    from trainer.parallel.pipeline import Pipeline
+
+    made = Pipeline(
+        model,
+        loss,
+        mesh["pipeline"].get_group(),
+        device,
+        schedule=parallel.schedule,
+        virtual=parallel.virtual,
+        cut=parallel.cut,
+        counts=counts,
+    )
+    data = part(mesh, "replicate", "shard")
+    spread = None
+    if layout.averaged > 1 and parallel.strategy in ("ddp", "optimizer"):
+        copies = mesh["replicate"].get_group()
+        made.average_over(copies, parallel.bucket_mb)
+        spread = copies if parallel.strategy == "optimizer" else None
+    elif layout.averaged > 1:
+        assert data is not None
+        made.check_shardable()
+        for module in made.modules.values():
+            apply_fsdp(module, data, module.units, reshard=parallel.strategy == "full")
+    return Parallelized(
+        model,
+        layout,
+        made,
+        made.evaluate,
+        spread=spread,
+        sharded=True,
+        counts=made.counts,
+        counted_elsewhere=made.shared.counted_elsewhere(),
+        stages=made.group,
+    )
