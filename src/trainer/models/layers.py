@@ -50,7 +50,7 @@ class RMSNorm(nn.Module):
             return functional.rms_norm(x, (x.shape[-1],), self.weight.to(x.dtype), EPSILON)
         if x.dtype in (torch.bfloat16, torch.float16):
             return _normalize(x.float(), self.weight.float()).to(x.dtype)
-        return _normalize(x, self.weight)
+        return _normalize(x, self.weight.to(x.dtype))
 
 
 class _Normalize(torch.autograd.Function):
