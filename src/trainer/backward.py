@@ -39,12 +39,20 @@ class Backward(Protocol):
 
 class Accumulate:
     """One micro-batch after the other, through all of the model; gradients are exchanged in the last one's backward
-    only: the others run within `no_sync`. `counts`: whether this rank's sums are not also another's."""
+    only: the others run within `no_sync`. `counts`: whether this rank's sums are not also another's. `check`: called
+    when the gradients are there."""
 
-    def __init__(self, module: nn.Module, no_sync: Callable[[], Context], counts: bool = True) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        no_sync: Callable[[], Context],
+        counts: bool = True,
+        check: Callable[[], None] | None = None,
+    ) -> None:
         self.module = module
         self.no_sync = no_sync
         self.counts = counts
+        self.check = check
         self._seeds: dict[float, Tensor] = {}
 
     def __call__(
@@ -61,6 +69,8 @@ class Accumulate:
                 total.backward(self._seed(weight if real else 0.0, total))
             if real and self.counts:
                 sums.append((total.detach(), count))
+        if self.check is not None:
+            self.check()
         return sums
 
     def _seed(self, weight: float, total: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trainer.metrics.progress import Progress
     from trainer.metrics.tensorboard import EventWriter
     from trainer.metrics.writer import Metrics
+    from trainer.watch import Watch
 
 
 class State:
@@ -76,6 +77,7 @@ class Loop:
         to_device: Callable[[Any], Any],
         save: Callable[[], None],
         evaluate: Callable[[], dict[str, float]],
+        watch: "Watch | None" = None,
     ) -> None:
         self.config = config
         self.step = step
@@ -88,6 +90,7 @@ class Loop:
         self.to_device = to_device
         self.save = save
         self.evaluate = evaluate
+        self.watch = watch
         self.saved_step = state.step
         self.seconds = 0.0  # spent in updates since this process started
         self.last_loss = math.nan
@@ -127,7 +130,8 @@ class Loop:
         self.multiplier = learning_rate(self.config.optim, state.applied, self.total)
         divisor = float(max(1, update.samples * self.items_per_sample))
         micro_batches = [(self.to_device(batch), real) for batch, real in update.micro_batches]
-        outcome = self.step(micro_batches, divisor, self.multiplier, self.stop.requested)
+        look = self.watch.at(state.step + 1) if self.watch is not None else None
+        outcome = self.step(micro_batches, divisor, self.multiplier, self.stop.requested, look)
         state.step += 1
         state.cursor = update.cursor
         if outcome.applied:
@@ -145,6 +149,9 @@ class Loop:
             extra["skipped"] = True
         if self.step.policy.scale is not None:
             extra["loss_scale"] = self.step.policy.scale.scale
+        if self.step.policy.scale is not None or state.step > state.applied:
+            extra["skipped_updates"] = state.step - state.applied
+        extra |= outcome.seen
         reporters.metrics.write(
             step=state.step,
             epoch=update.epoch,

@@ -6,6 +6,7 @@ from trainer.errors import UserError
 from trainer.mesh import BatchPlan, plan_batch, plan_layout
 from trainer.models.check import check_model
 from trainer.optim import check_combination, check_optim
+from trainer.refuse_formats import check_formats, check_sending
 from trainer.schema import Config
 
 
@@ -18,7 +19,10 @@ def refuse_early(config: Config, world_size: int) -> BatchPlan:
         check_model(config.model, config.model.vocabulary or None)
     check_optim(config.optim)
     check_combination(config.optim, config.parallel.strategy)
-    return plan_batch(config, plan_layout(config, world_size).data_ranks)
+    check_formats(config)
+    plan = plan_batch(config, plan_layout(config, world_size).data_ranks)
+    check_sending(config, plan)
+    return plan
 
 
 def check_layers(names: list[str]) -> None:

@@ -135,12 +135,26 @@ class Precision(Section):
     """Number formats. Weights and optimizer state stay in fp32 (fp64 for fp64) unless `weights` says otherwise."""
 
     compute: str = setting(
-        "auto", "matrix products: auto (bf16 where it pays, else fp32), fp64, fp32, bf16, fp16", choices=PRECISIONS
+        "auto",
+        "matrix products: auto (bf16 where it pays, else fp32), fp64, fp32, bf16, fp16, fp8 (on GPUs that have it)",
+        choices=(*PRECISIONS, "fp8"),
     )
     attention: str = setting(
         "auto", "attention: auto (as `compute`; on CPU fp32 under bf16, which is faster), or fixed", choices=PRECISIONS
     )
     weights: str = setting("fp32", "fp32, or bf16: pure bf16 weights and optimizer state", choices=("fp32", "bf16"))
+    update: str = setting(
+        "stochastic",
+        "weights bf16: how an update too small for the format is kept: stochastic (rounded at random, the same on "
+        "every layout), kahan (the remainder is kept beside each weight), plain (it is lost)",
+        choices=("plain", "stochastic", "kahan"),
+    )
+    gathered: str = setting(
+        "weights",
+        "sharded weights are sent and used in the format of: weights, compute (half the bytes, all layers in it; "
+        "gradients are added up in fp32 all the same)",
+        choices=("weights", "compute"),
+    )
     loss_scale: float = setting(65536.0, "fp16: loss scale at the start; 0: no scaling", minimum=0)
     growth: int = setting(2000, "fp16: applied updates without overflow before the scale doubles", minimum=1)
     min_scale: float = setting(1.0, "fp16: a scale that falls below this ends the run", above=0)
@@ -181,6 +195,18 @@ class Parallel(Section):
     )
     loss_parallel: bool = setting(True, "tensor: logits stay cut over the vocabulary (built-in losses)")
     bucket_mb: int = setting(25, "ddp, optimizer: size of a gradient bucket in MiB", minimum=1)
+    unused: str = setting(
+        "error",
+        "ddp: a parameter that the loss does not depend on is an error, or find it in every update (slower)",
+        choices=("error", "find"),
+    )
+    static_graph: bool = setting(False, "ddp: every update uses the same parameters, in one forward")
+    compress: str = setting(
+        "none",
+        "ddp: gradients are sent as they are, or lossy: in bf16 or fp16, or as matrices of low rank (PowerSGD)",
+        choices=("none", "bf16", "fp16", "powersgd"),
+    )
+    powersgd_rank: int = setting(4, "compress powersgd: rank of the matrices", minimum=1)
 
 
 class Checkpoint(Section):
@@ -195,6 +221,10 @@ class Log(Section):
     """What is told while training."""
 
     every: int = setting(10, "updates between lines where the output is not a terminal", minimum=1)
+    norms: int = setting(0, "updates between gradient and weight norms of every layer; 0: never", minimum=0)
+    underflow: int = setting(
+        0, "updates between counts of gradients that fp16 holds as zero, with their exponents; 0: never", minimum=0
+    )
     tensorboard: bool = setting(False, "write TensorBoard event files (needs the extra `tensorboard`)")
     progress: str = setting(
         "auto", "auto: a line that is redrawn on a terminal, else lines; lines; none", choices=("auto", "lines", "none")

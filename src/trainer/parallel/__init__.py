@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import torch
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy
 
     from trainer.mesh import Layout
     from trainer.schema import Parallel
@@ -52,15 +53,22 @@ class Parallelized:
 
 
 def parallelize(
-    model: nn.Module, loss: Loss, layout: "Layout", parallel: "Parallel", device: "torch.device"
+    model: nn.Module,
+    loss: Loss,
+    layout: "Layout",
+    parallel: "Parallel",
+    device: "torch.device",
+    *,
+    gathered: "torch.dtype | None" = None,
 ) -> Parallelized:
     """`model`, whole and on its device, is cut in place; loss(model, batch) -> (sum, count). Collective.
 
     The order: tensor parallelism changes the modules that all else wraps; recomputation and compilation wrap blocks;
     the pipeline takes away the blocks of other stages; what is left is sharded or copied over the data ranks last.
+    `gathered`: number format of weights that FSDP2 gathers; None: as they are kept.
     """
-    whole = LossModule(model, loss)
     if layout.world_size == 1:
+        whole = LossModule(model, loss)
         return Parallelized(whole, layout, Accumulate(whole, contextlib.nullcontext), whole)
     if layout.context > 1:
         from trainer.parallel.context import apply_context
@@ -68,15 +76,10 @@ def parallelize(
 
         apply_context(model, context_mesh(layout, device))
     copies = parallel.strategy in ("ddp", "optimizer")
-    if copies and layout.tensor == layout.pipeline == 1:
-        from trainer.parallel.ddp import apply_ddp
-
-        spread = _copies(layout, device) if parallel.strategy == "optimizer" else None
-        wrapped = apply_ddp(whole, device, parallel.bucket_mb)
-        return Parallelized(wrapped, layout, Accumulate(wrapped, wrapped.no_sync), whole, spread=spread)
-    from trainer.models.plan import blocks_of
-    from trainer.parallel.fsdp import apply_fsdp, take_over, unsynchronized
-    from trainer.parallel.meshes import device_mesh, part
+    if copies and layout.tensor == layout.pipeline == 1 and not _widened(model):
+        return _copied(model, loss, layout, parallel, device)
+    from trainer.parallel.fsdp import mixed_precision, take_over
+    from trainer.parallel.meshes import device_mesh
 
     mesh = device_mesh(layout, device, copies=copies)
     take_over(model)
@@ -89,29 +92,73 @@ def parallelize(
         cut_loss = parallel.loss_parallel and takes_parts(loss)
         apply_tensor(model, mesh["tensor"], tensor_plan(model), sequence=parallel.sequence_parallel, loss=cut_loss)
         counts = mesh.get_local_rank("tensor") == 0
+    formats = mixed_precision(gathered)
     if layout.pipeline > 1:
-        return _pipelined(model, loss, layout, parallel, device, mesh, counts)
-    if layout.averaged == 1:
-        backward = Accumulate(whole, contextlib.nullcontext, counts)
-    else:
-        # DDP takes no DTensors: copies of cut weights are kept alike by FSDP, with one rank to a shard
+        return _staged(model, loss, layout, parallel, device, mesh, counts, formats)
+    return _sharded(model, loss, layout, parallel, mesh, counts, formats)
+
+
+def _widened(model: nn.Module) -> bool:
+    """Whether gradients are wider than weights, which DDP does not take: such copies are FSDP2's, of one part each."""
+    return any(each.grad_dtype != each.dtype for each in model.parameters())
+
+
+def _copied(
+    model: nn.Module, loss: Loss, layout: "Layout", parallel: "Parallel", device: "torch.device"
+) -> Parallelized:
+    """All of the model on every rank; `optimizer`: but for the optimizer's state."""
+    from functools import partial
+
+    from trainer.parallel.ddp import apply_ddp, refuse_unused
+
+    spread = None
+    if parallel.strategy == "optimizer":
+        from trainer.parallel.meshes import device_mesh, part
+
+        copies = part(device_mesh(layout, device), "replicate")
+        spread = copies.get_group() if copies is not None else None
+    whole = LossModule(model, loss)
+    wrapped = apply_ddp(
+        whole,
+        device,
+        parallel.bucket_mb,
+        static_graph=parallel.static_graph,
+        find_unused=parallel.unused == "find",
+        compress=parallel.compress,
+        rank=parallel.powersgd_rank,
+    )
+    check = partial(refuse_unused, model) if parallel.unused == "error" else None
+    return Parallelized(wrapped, layout, Accumulate(wrapped, wrapped.no_sync, check=check), whole, spread=spread)
+
+
+def _sharded(
+    model: nn.Module,
+    loss: Loss,
+    layout: "Layout",
+    parallel: "Parallel",
+    mesh: "DeviceMesh",
+    counts: bool,
+    formats: "MixedPrecisionPolicy",
+) -> Parallelized:
+    """A part of the model on every rank. DDP takes no DTensors: copies of weights that tensor ranks cut are FSDP2's
+    too, with one part each."""
+    from trainer.models.plan import blocks_of
+    from trainer.parallel.fsdp import apply_fsdp, unsynchronized
+    from trainer.parallel.meshes import part
+
+    whole = LossModule(model, loss)
+    backward = Accumulate(whole, contextlib.nullcontext, counts)
+    if layout.averaged > 1:
         data = part(mesh, "replicate", "shard")
         assert data is not None
         methods = ["loss"] if callable(getattr(model, "loss", None)) else []
-        apply_fsdp(model, data, blocks_of(model), reshard=parallel.strategy == "full", methods=methods)
+        reshard = parallel.strategy == "full"
+        apply_fsdp(model, data, blocks_of(model), reshard=reshard, methods=methods, policy=formats)
         backward = Accumulate(whole, lambda: unsynchronized(model), counts)
     return Parallelized(whole, layout, backward, whole, sharded=True, counts=counts)
 
 
-def _copies(layout: "Layout", device: "torch.device") -> "ProcessGroup | None":
-    """The ranks that hold the same weights as this one; None where there are no others. Collective."""
-    from trainer.parallel.meshes import device_mesh, part
-
-    copies = part(device_mesh(layout, device), "replicate")
-    return copies.get_group() if copies is not None else None
-
-
-def _pipelined(
+def _staged(
     model: nn.Module,
     loss: Loss,
     layout: "Layout",
@@ -119,7 +166,9 @@ def _pipelined(
     device: "torch.device",
     mesh: "DeviceMesh",
     counts: bool,
+    formats: "MixedPrecisionPolicy",
 ) -> Parallelized:
+    """Some stages of the model on every rank, each copied or sharded over the data ranks by itself."""
     from trainer.parallel.fsdp import apply_fsdp
     from trainer.parallel.meshes import part
     from trainer.parallel.pipeline import Pipeline
@@ -134,17 +183,17 @@ def _pipelined(
         cut=parallel.cut,
         counts=counts,
     )
-    data = part(mesh, "replicate", "shard")
     spread = None
     if layout.averaged > 1 and parallel.strategy in ("ddp", "optimizer"):
         copies = mesh["replicate"].get_group()
         made.average_over(copies, parallel.bucket_mb)
         spread = copies if parallel.strategy == "optimizer" else None
     elif layout.averaged > 1:
+        data = part(mesh, "replicate", "shard")
         assert data is not None
         made.check_shardable()
         for module in made.modules.values():
-            apply_fsdp(module, data, module.units, reshard=parallel.strategy == "full")
+            apply_fsdp(module, data, module.units, reshard=parallel.strategy == "full", policy=formats)
     return Parallelized(
         model,
         layout,
