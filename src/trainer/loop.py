@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from trainer.config import global_batch
 from trainer.errors import UserError
 from trainer.optim import learning_rate
 from trainer.schema import Config
@@ -60,7 +61,8 @@ class Reporters:
 
 
 class Loop:
-    """Runs updates until the end, a stop request or a failure. `save()` and `evaluate()` are collective."""
+    """Runs updates until the end, a stop request or a failure. `save()`, `evaluate()` and `settle()`, which comes
+    before each of them and after a shorter update, are collective."""
 
     def __init__(
         self,
@@ -76,6 +78,7 @@ class Loop:
         to_device: Callable[[Any], Any],
         save: Callable[[], None],
         evaluate: Callable[[], dict[str, float]],
+        settle: Callable[[], None] | None = None,
     ) -> None:
         self.config = config
         self.step = step
@@ -88,6 +91,8 @@ class Loop:
         self.to_device = to_device
         self.save = save
         self.evaluate = evaluate
+        self.settle = settle
+        self.full = global_batch(config)
         self.saved_step = state.step
         self.seconds = 0.0  # spent in updates since this process started
         self.last_loss = math.nan
@@ -128,6 +133,8 @@ class Loop:
         divisor = float(max(1, update.samples * self.items_per_sample))
         micro_batches = [(self.to_device(batch), real) for batch, real in update.micro_batches]
         outcome = self.step(micro_batches, divisor, self.multiplier, self.stop.requested)
+        if self.settle is not None and update.samples < self.full:
+            self.settle()  # not every rank had samples for each of its forwards
         state.step += 1
         state.cursor = update.cursor
         if outcome.applied:
@@ -191,6 +198,8 @@ class Loop:
 
     def evaluate_now(self) -> dict[str, float]:
         """Evaluates and reports; nothing where there is no validation data."""
+        if self.settle is not None:
+            self.settle()
         result = self.evaluate()
         if result:
             self.reporters.event("evaluation", self.state.step, **result)
@@ -204,5 +213,7 @@ class Loop:
     def _save(self) -> None:
         # what a resumed run will not redo must be on the disk first
         self.reporters.metrics.flush(sync=True)
+        if self.settle is not None:
+            self.settle()
         self.save()
         self.saved_step = self.state.step

@@ -25,6 +25,7 @@ from trainer.launch.stop import StopRequest
 from trainer.loop import Loop, Reporters, State
 from trainer.mesh import BatchPlan, plan_layout, total_updates
 from trainer.models import build_model, choose_loss
+from trainer.models.scores import scored
 from trainer.moving import moved
 from trainer.optim import build_optimizer
 from trainer.parallel import parallelize
@@ -131,9 +132,10 @@ def assemble(
     if found:
         saved.load_model(found, model)
     loss = choose_loss(config.model, model)
+    scores = scored(loss)
     startup.mark("model")
     layout = plan_layout(config, world.world_size)
-    cut = parallelize(model, loss, layout, config.parallel, device)
+    cut = parallelize(model, scores or loss, layout, config.parallel, device)
     startup.mark("parallel")
     optimizers = build_optimizer(model, config.optim, device)
     startup.mark("optimizer")
@@ -147,7 +149,15 @@ def assemble(
     to_device = partial(moved, device=device)
     micro = config.eval.micro or plan.micro
     evaluation = Evaluation(
-        cut, data, policy, device, world.rank, micro=micro, limit=config.eval.samples, to_device=to_device
+        cut,
+        data,
+        policy,
+        device,
+        world.rank,
+        micro=micro,
+        limit=config.eval.samples,
+        to_device=to_device,
+        scores=scores,
     )
     loop = Loop(
         config,
@@ -161,6 +171,7 @@ def assemble(
         to_device=to_device,
         save=lambda: checkpoints.save(model, optimizers, state, policy, compute),
         evaluate=evaluation,
+        settle=cut.settle,
     )
     return Training(world, data, model, loop, checkpoints)
 
@@ -201,7 +212,11 @@ def _reporters(config: Config, world: World, folder: Path, state: State, total: 
     metrics = MetricsWriter(folder / "metrics.jsonl", state.step) if first else NullWriter()
     mode = config.log.progress if first else "none"
     progress = Progress(
-        total, state.step, mode=mode, every=config.log.every, unit="samples" if config.data.dataset else "tokens"
+        total,
+        state.step,
+        mode=mode,
+        every=config.log.every,
+        unit="samples" if config.data.dataset or config.data.images else "tokens",
     )
     events = None
     if config.log.tensorboard and first:

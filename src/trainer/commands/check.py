@@ -25,7 +25,11 @@ def run(arguments: list[str]) -> int:
     resolved = resolve_run(given.places, given.settings)
     config = resolved.config
     plan = refuse_early(config, world)
-    if not config.data.dataset:
+    if config.data.images:
+        from trainer.data.images import find_images
+
+        find_images(config.data)
+    elif not config.data.dataset:
         from trainer.data.sources import resolve_files
 
         resolve_files(config.data)
@@ -33,12 +37,13 @@ def run(arguments: list[str]) -> int:
     print()
     print(f"# ranks                {world}")
     print(f"# global batch         {plan.size} samples = {world} ranks x {plan.accumulation} forwards x {plan.micro}")
-    if not config.data.dataset:
+    if not (config.data.dataset or config.data.images):
         print(f"# tokens per update    {global_batch(config) * config.data.sequence:,}")
-    if not config.model.build and (config.model.kind != "gpt" or _vocabulary(config.data.tokenizer)):
+    vocabulary = config.model.vocabulary or _vocabulary(config.data.tokenizer)
+    known = vocabulary if config.model.kind == "gpt" else config.model.classes
+    if not config.model.build and known:
         from trainer.models.check import count_parameters
 
-        vocabulary = config.model.vocabulary or _vocabulary(config.data.tokenizer)
         print(f"# parameters           {count_parameters(config.model, vocabulary):,}")
     return 0
 

@@ -1,4 +1,4 @@
-"""Causal self-attention with rotary positions, grouped key/value heads and a cache for decoding."""
+"""Self-attention with rotary positions, grouped key/value heads and a cache for decoding."""
 
 from typing import cast
 
@@ -67,11 +67,12 @@ class LayerCache:
 
 class Attention(nn.Module):
     """(B, S, width) -> (B, S, width). `compute_dtype` is the number format of the attention itself; None: as the
-    projections'.
+    projections'. Not `causal`: every position sees all.
     """
 
-    def __init__(self, width: int, heads: int, kv_heads: int, qk_norm: bool, scale: float) -> None:
+    def __init__(self, width: int, heads: int, kv_heads: int, qk_norm: bool, scale: float, causal: bool = True) -> None:
         super().__init__()
+        self.causal = causal
         self.head = width // heads
         self.grouped = kv_heads != heads
         self.compute_dtype: torch.dtype | None = None
@@ -86,7 +87,7 @@ class Attention(nn.Module):
         self, x: Tensor, rotations: Tensor, mask: Tensor | None = None, cache: LayerCache | None = None
     ) -> Tensor:
         """`rotations` (S, 1, head / 2); `mask` bool, broadcast to (B, heads, S, S of keys), true where attended to;
-        without it every position sees itself and those before.
+        without it every position of causal attention sees itself and those before.
         """
         values = self._split(self.value(x)).transpose(1, 2)
         projected = values.dtype
@@ -116,7 +117,7 @@ class Attention(nn.Module):
         return rotate(x, rotations).to(dtype).transpose(1, 2)
 
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        causal = mask is None and queries.shape[2] > 1
+        causal = self.causal and mask is None and queries.shape[2] > 1
         return functional.scaled_dot_product_attention(
             queries, keys, values, attn_mask=mask, is_causal=causal, enable_gqa=self.grouped
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from trainer.backward import Accumulate, Backward, Loss, LossModule
+from trainer.backward import Accumulate, Backward, Context, Loss, LossModule
 
 if TYPE_CHECKING:
     import torch
@@ -20,7 +20,8 @@ class Parallelized:
 
     `module`: holds its parameters. `backward`: makes the gradients of an update. `evaluate(batch)`: (sum, count) of the
     loss, without gradients. `sharded`: it keeps parts only, so that every forward needs all ranks, in evaluation too.
-    `counts`: whether what `evaluate` gives is not also another rank's.
+    `counts`: whether what `evaluate` gives is not also another rank's. `settle`: brings together what data ranks keep
+    apart (running statistics), before anybody looks at it; collective; None: nothing.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Parallelized:
         *,
         sharded: bool = False,
         counts: bool = True,
+        settle: Callable[[], None] | None = None,
     ) -> None:
         self.module = module
         self.layout = layout
@@ -39,6 +41,7 @@ class Parallelized:
         self.evaluate = evaluate
         self.sharded = sharded
         self.counts = counts
+        self.settle = settle
 
 
 def parallelize(
@@ -52,11 +55,32 @@ def parallelize(
     whole = LossModule(model, loss)
     if layout.world_size == 1:
         return Parallelized(whole, layout, Accumulate(whole, contextlib.nullcontext), whole)
+    from trainer.parallel.batch_norm import Statistics, batch_norms, idle
+
+    if parallel.sync_batch_norm:
+        from trainer.parallel.sync_batch_norm import apply_sync_batch_norm
+
+        apply_sync_batch_norm(model)
+    norms = batch_norms(model)
+    cut = _over_data(model, whole, layout, parallel, device, lambda: idle(norms))
+    cut.settle = Statistics(norms).settle if norms else None
+    return cut
+
+
+def _over_data(
+    model: nn.Module,
+    whole: LossModule,
+    layout: "Layout",
+    parallel: "Parallel",
+    device: "torch.device",
+    idle: Callable[[], Context],
+) -> Parallelized:
+    """Copies or shards over the data ranks; `idle`: around forwards that count nothing."""
     if parallel.strategy == "ddp":
         from trainer.parallel.ddp import apply_ddp
 
         wrapped = apply_ddp(whole, device, parallel.bucket_mb)
-        return Parallelized(wrapped, layout, Accumulate(wrapped, wrapped.no_sync), whole)
+        return Parallelized(wrapped, layout, Accumulate(wrapped, wrapped.no_sync, idle=idle), whole)
     from trainer.models.plan import blocks_of
     from trainer.parallel.fsdp import apply_fsdp, unsynchronized
     from trainer.parallel.meshes import device_mesh, part
@@ -65,4 +89,5 @@ def parallelize(
     assert mesh is not None
     methods = ["loss"] if callable(getattr(model, "loss", None)) else []
     apply_fsdp(model, mesh, blocks_of(model), reshard=parallel.strategy == "full", methods=methods)
-    return Parallelized(whole, layout, Accumulate(whole, lambda: unsynchronized(model)), whole, sharded=True)
+    backward = Accumulate(whole, lambda: unsynchronized(model), idle=idle)
+    return Parallelized(whole, layout, backward, whole, sharded=True)
