@@ -25,6 +25,7 @@ from trainer.launch.stop import StopRequest
 from trainer.loop import Loop, Reporters, State
 from trainer.mesh import BatchPlan, plan_layout, total_updates
 from trainer.models import build_model, choose_loss
+from trainer.models.scores import scored
 from trainer.moving import moved
 from trainer.optim import Optimizers, build_optimizer
 from trainer.parallel import parallelize
@@ -131,10 +132,11 @@ def assemble(
     if found:
         saved.load_model(found, model)
     loss = choose_loss(config.model, model)
+    scores = scored(loss)
     startup.mark("model")
     layout = plan_layout(config, world.world_size)
     watch = make_watch(config, model)
-    cut = parallelize(model, loss, layout, config.parallel, device, gathered=policy.gathered)
+    cut = parallelize(model, scores or loss, layout, config.parallel, device, gathered=policy.gathered)
     startup.mark("parallel")
     optimizers = rounded(build_optimizer(model, config.optim, device, cut.spread), policy, model)
     startup.mark("optimizer")
@@ -150,7 +152,15 @@ def assemble(
     to_device = partial(moved, device=device)
     micro = config.eval.micro or plan.micro
     evaluation = Evaluation(
-        cut, data, policy, device, world.rank, micro=micro, limit=config.eval.samples, to_device=to_device
+        cut,
+        data,
+        policy,
+        device,
+        world.rank,
+        micro=micro,
+        limit=config.eval.samples,
+        to_device=to_device,
+        scores=scores,
     )
     loop = Loop(
         config,
@@ -165,6 +175,7 @@ def assemble(
         watch=watch,
         save=lambda: checkpoints.save(model, optimizers, state, policy, compute, cut.stages),
         evaluate=evaluation,
+        settle=cut.settle,
     )
     return Training(world, data, model, loop, checkpoints)
 
@@ -224,7 +235,11 @@ def _reporters(config: Config, world: World, folder: Path, state: State, total: 
     metrics = MetricsWriter(folder / "metrics.jsonl", state.step) if first else NullWriter()
     mode = config.log.progress if first else "none"
     progress = Progress(
-        total, state.step, mode=mode, every=config.log.every, unit="samples" if config.data.dataset else "tokens"
+        total,
+        state.step,
+        mode=mode,
+        every=config.log.every,
+        unit="samples" if config.data.dataset or config.data.images else "tokens",
     )
     events = None
     if config.log.tensorboard and first:

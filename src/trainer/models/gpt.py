@@ -37,12 +37,20 @@ class Block(nn.Module):
     """x + attention(norm(x)), then x + swiglu(norm(x)); (B, S, width) in and out."""
 
     def __init__(
-        self, width: int, heads: int, kv_heads: int, hidden: int, qk_norm: bool, dropout: float, scale: float
+        self,
+        width: int,
+        heads: int,
+        kv_heads: int,
+        hidden: int,
+        qk_norm: bool,
+        dropout: float,
+        scale: float,
+        causal: bool = True,
     ) -> None:
         super().__init__()
         self.dropout = dropout
         self.attention_norm = RMSNorm(width)
-        self.attention = Attention(width, heads, kv_heads, qk_norm, scale)
+        self.attention = Attention(width, heads, kv_heads, qk_norm, scale, causal)
         self.feed_forward_norm = RMSNorm(width)
         self.feed_forward = SwiGLU(width, hidden, scale)
 

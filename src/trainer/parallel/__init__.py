@@ -2,11 +2,12 @@
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from trainer.backward import Accumulate, Backward, Loss, LossModule
+from trainer.backward import Accumulate, Backward, Context, Loss, LossModule
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +26,8 @@ class Parallelized:
     loss, without gradients. `spread`: ranks that keep the optimizer's state between them. `sharded`: it keeps parts
     only, so that every forward needs all ranks, in evaluation too. `counts`: whether what `evaluate` gives is not also
     another rank's. `counted_elsewhere`: parameters of which another rank has a copy that counts in the gradient's norm.
-    `stages`: the ranks that have the other stages of a pipeline.
+    `stages`: the ranks that have the other stages of a pipeline. `settle`: brings together what data ranks keep apart
+    (running statistics), before anybody looks at it; collective; None: nothing.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Parallelized:
         counts: bool = True,
         counted_elsewhere: frozenset[nn.Parameter] = frozenset(),
         stages: "ProcessGroup | None" = None,
+        settle: Callable[[], None] | None = None,
     ) -> None:
         self.module = module
         self.layout = layout
@@ -50,6 +53,7 @@ class Parallelized:
         self.counts = counts
         self.counted_elsewhere = counted_elsewhere
         self.stages = stages
+        self.settle = settle
 
 
 def parallelize(
@@ -76,12 +80,81 @@ def parallelize(
 
         apply_context(model, context_mesh(layout, device))
     copies = parallel.strategy in ("ddp", "optimizer")
-    if copies and layout.tensor == layout.pipeline == 1 and not _widened(model):
-        return _copied(model, loss, layout, parallel, device)
-    from trainer.parallel.fsdp import mixed_precision, take_over
-    from trainer.parallel.meshes import device_mesh
+    alone = copies and layout.tensor == layout.pipeline == 1 and not _widened(model)
+    from trainer.parallel.batch_norm import Statistics, batch_norms
 
-    mesh = device_mesh(layout, device, copies=copies)
+    mesh, group = None, None
+    if not (alone and parallel.strategy == "ddp"):
+        from trainer.parallel.meshes import data_group, device_mesh
+
+        mesh = device_mesh(layout, device, copies=copies)
+        group = data_group(mesh) if batch_norms(model) else None
+    if parallel.sync_batch_norm and layout.data_ranks > 1:
+        from trainer.parallel.sync_batch_norm import apply_sync_batch_norm
+
+        apply_sync_batch_norm(model, group)
+    if alone:
+        cut = _copied(model, loss, layout, parallel, device, mesh)
+    else:
+        assert mesh is not None
+        cut = _in_parts(model, loss, layout, parallel, device, mesh, gathered)
+    norms = batch_norms(model)
+    cut.settle = Statistics(norms, group).settle if norms and layout.data_ranks > 1 else None
+    return cut
+
+
+def _widened(model: nn.Module) -> bool:
+    """Whether gradients are wider than weights, which DDP does not take: such copies are FSDP2's, of one part each."""
+    return any(each.grad_dtype != each.dtype for each in model.parameters())
+
+
+def _idle(model: nn.Module) -> Callable[[], Context]:
+    """Around forwards that count nothing."""
+    from trainer.parallel.batch_norm import batch_norms, idle
+
+    norms = batch_norms(model)
+    return (lambda: idle(norms)) if norms else contextlib.nullcontext
+
+
+def _copied(
+    model: nn.Module,
+    loss: Loss,
+    layout: "Layout",
+    parallel: "Parallel",
+    device: "torch.device",
+    mesh: "DeviceMesh | None",
+) -> Parallelized:
+    """All of the model on every rank; with a `mesh`, but for the optimizer's state."""
+    from trainer.parallel.ddp import apply_ddp, refuse_unused
+
+    whole = LossModule(model, loss)
+    wrapped = apply_ddp(
+        whole,
+        device,
+        parallel.bucket_mb,
+        static_graph=parallel.static_graph,
+        find_unused=parallel.unused == "find",
+        compress=parallel.compress,
+        rank=parallel.powersgd_rank,
+    )
+    check = partial(refuse_unused, model) if parallel.unused == "error" else None
+    backward = Accumulate(wrapped, wrapped.no_sync, check=check, idle=_idle(model))
+    spread = mesh["replicate"].get_group() if mesh is not None and layout.replicate > 1 else None
+    return Parallelized(wrapped, layout, backward, whole, spread=spread)
+
+
+def _in_parts(
+    model: nn.Module,
+    loss: Loss,
+    layout: "Layout",
+    parallel: "Parallel",
+    device: "torch.device",
+    mesh: "DeviceMesh",
+    gathered: "torch.dtype | None",
+) -> Parallelized:
+    """Parts of the model on every rank, by torch's DTensors, stages or both."""
+    from trainer.parallel.fsdp import mixed_precision, take_over
+
     take_over(model)
     counts = True
     if layout.tensor > 1:
@@ -96,39 +169,6 @@ def parallelize(
     if layout.pipeline > 1:
         return _staged(model, loss, layout, parallel, device, mesh, counts, formats)
     return _sharded(model, loss, layout, parallel, mesh, counts, formats)
-
-
-def _widened(model: nn.Module) -> bool:
-    """Whether gradients are wider than weights, which DDP does not take: such copies are FSDP2's, of one part each."""
-    return any(each.grad_dtype != each.dtype for each in model.parameters())
-
-
-def _copied(
-    model: nn.Module, loss: Loss, layout: "Layout", parallel: "Parallel", device: "torch.device"
-) -> Parallelized:
-    """All of the model on every rank; `optimizer`: but for the optimizer's state."""
-    from functools import partial
-
-    from trainer.parallel.ddp import apply_ddp, refuse_unused
-
-    spread = None
-    if parallel.strategy == "optimizer":
-        from trainer.parallel.meshes import device_mesh, part
-
-        copies = part(device_mesh(layout, device), "replicate")
-        spread = copies.get_group() if copies is not None else None
-    whole = LossModule(model, loss)
-    wrapped = apply_ddp(
-        whole,
-        device,
-        parallel.bucket_mb,
-        static_graph=parallel.static_graph,
-        find_unused=parallel.unused == "find",
-        compress=parallel.compress,
-        rank=parallel.powersgd_rank,
-    )
-    check = partial(refuse_unused, model) if parallel.unused == "error" else None
-    return Parallelized(wrapped, layout, Accumulate(wrapped, wrapped.no_sync, check=check), whole, spread=spread)
 
 
 def _sharded(
@@ -147,14 +187,15 @@ def _sharded(
     from trainer.parallel.meshes import part
 
     whole = LossModule(model, loss)
-    backward = Accumulate(whole, contextlib.nullcontext, counts)
+    no_sync: Callable[[], Context] = contextlib.nullcontext
     if layout.averaged > 1:
         data = part(mesh, "replicate", "shard")
         assert data is not None
         methods = ["loss"] if callable(getattr(model, "loss", None)) else []
         reshard = parallel.strategy == "full"
         apply_fsdp(model, data, blocks_of(model), reshard=reshard, methods=methods, policy=formats)
-        backward = Accumulate(whole, lambda: unsynchronized(model), counts)
+        no_sync = partial(unsynchronized, model)
+    backward = Accumulate(whole, no_sync, counts, idle=_idle(model))
     return Parallelized(whole, layout, backward, whole, sharded=True, counts=counts)
 
 
@@ -183,6 +224,7 @@ def _staged(
         cut=parallel.cut,
         counts=counts,
     )
+    made.idle = _idle(model)
     spread = None
     if layout.averaged > 1 and parallel.strategy in ("ddp", "optimizer"):
         copies = mesh["replicate"].get_group()
