@@ -15,7 +15,7 @@ from torch import nn
 from trainer.checkpoint import tensors
 from trainer.checkpoint.names import plain_names
 from trainer.checkpoint.optimizer import load_optimizer, save_optimizer
-from trainer.checkpoint.parts import gathered
+from trainer.checkpoint.parts import gathered, is_part, part_like
 from trainer.checkpoint.random_state import load_rank_state, save_rank_state
 from trainer.checkpoint.stages import joined, keeps
 from trainer.errors import UserError
@@ -48,16 +48,20 @@ def save_model(folder: Path, model: nn.Module, write: bool = True, stages: "Proc
         tensors.save(folder / MODEL_FILE, state)
 
 
-def load_model(folder: Path, model: nn.Module) -> None:
-    """Copies saved weights into `model`; names, shapes and types must be the same.
+def load_model(folder: Path, model: nn.Module, stage: bool = False) -> None:
+    """Copies saved weights into `model`, of sharded ones this rank's part; names, shapes and types must be the same.
+    `stage`: the model lacks what other ranks have.
 
     Everything is compared before anything is copied. UserError (status 2) names the first difference.
     """
     saved = tensors.load(folder / MODEL_FILE)
     own = model.state_dict()
     names = plain_names(model, own)
-    _compare(folder, saved, {plain: own[name] for name, plain in names.items()})
-    model.load_state_dict({name: saved[plain] for name, plain in names.items()}, strict=True)
+    known = {name: saved[name] for name in names.values() if name in saved} if stage else saved
+    _compare(folder, known, {plain: own[name] for name, plain in names.items()})
+    parts = {name: saved[plain] for name, plain in names.items()}
+    parts.update({name: part_like(parts[name], own[name]) for name in parts if is_part(own[name])})
+    model.load_state_dict(parts, strict=True)
 
 
 def weights_digest(model: nn.Module, stages: "ProcessGroup | None" = None) -> str:
