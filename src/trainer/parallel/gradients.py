@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor, Partial
+from torch.distributed.tensor import DTensor, Partial, Replicate
 
 
 def own_parts(gradients: Sequence[Tensor]) -> list[Tensor]:
@@ -25,13 +25,10 @@ def add_up(parameters: Sequence[Tensor]) -> None:
         return
     flat = torch.cat([own.reshape(-1) for _, _, own in found])
     torch.distributed.all_reduce(flat, group=found[0][1].device_mesh.get_group())
-    for (parameter, gradient, own), whole in zip(found, flat.split([own.numel() for _, _, own in found]), strict=True):
-        parameter.grad = DTensor.from_local(
-            whole.view_as(own),
-            gradient.device_mesh,
-            parameter.placements,
-            run_check=False,  # type: ignore[attr-defined]
-        )
+    wholes = torch.split(flat, [own.numel() for _, _, own in found])
+    for (parameter, gradient, own), whole in zip(found, wholes, strict=True):
+        mesh = gradient.device_mesh
+        parameter.grad = DTensor.from_local(whole.view_as(own), mesh, (Replicate(),), run_check=False)
 
 
 def total_norm(gradients: Sequence[Tensor], holders: int, device: torch.device) -> float:
