@@ -37,12 +37,20 @@ class Block(nn.Module):
     """x + attention(norm(x)), then x + swiglu(norm(x)); (B, S, width) in and out."""
 
     def __init__(
-        self, width: int, heads: int, kv_heads: int, hidden: int, qk_norm: bool, dropout: float, scale: float
+        self,
+        width: int,
+        heads: int,
+        kv_heads: int,
+        hidden: int,
+        qk_norm: bool,
+        dropout: float,
+        scale: float,
+        causal: bool = True,
     ) -> None:
         super().__init__()
         self.dropout = dropout
         self.attention_norm = RMSNorm(width)
-        self.attention = Attention(width, heads, kv_heads, qk_norm, scale)
+        self.attention = Attention(width, heads, kv_heads, qk_norm, scale, causal)
         self.feed_forward_norm = RMSNorm(width)
         self.feed_forward = SwiGLU(width, hidden, scale)
 
@@ -179,6 +187,12 @@ class GPT(nn.Module):
             absent |= {"blocks.*.attention.query_norm", "blocks.*.attention.key_norm"}
         return Plan(
             [f"blocks.{layer}" for layer in range(len(self.blocks))],
+            begin="begin",
+            middle="middle",
+            end="end",
+            hidden="hidden",
+            first=("embedding", "bigram"),
+            last=("norm", "output"),
             tensor={name: word for name, word in TENSOR.items() if name not in absent},
         )
 
@@ -214,6 +228,13 @@ class GPT(nn.Module):
     def end(self, x: Tensor) -> Tensor:
         """Logits, of what the last block gives."""
         return cast(Tensor, self.output(self.norm(x)))
+
+    def hidden(
+        self, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None
+    ) -> tuple[tuple[int, ...], torch.dtype]:
+        """Shape and type of what goes from block to block."""
+        parts = self.multiple * (self.part[1] if cache is None else 1)
+        return (tokens.shape[0], tokens.shape[1] // parts, self.width), next(self.parameters()).dtype
 
 
 def build_gpt(model: Model, *, vocabulary: int) -> GPT:

@@ -85,7 +85,7 @@ def _normalize(x: Tensor, weight: Tensor) -> Tensor:
 def _in_its_dtype(x: Tensor, weight: Tensor) -> Tensor:
     if x.dtype in (torch.bfloat16, torch.float16):
         return _normalize(x.float(), weight.float()).to(x.dtype)
-    return _normalize(x, weight)
+    return _normalize(x, weight.to(x.dtype))
 
 
 def _normalize_part(x: Any, weight: Any) -> Tensor:
