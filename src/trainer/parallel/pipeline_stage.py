@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining._backward import stage_backward_weight
 from torch.distributed.pipelining._utils import _TensorMeta
 
 from trainer.models.plan import Pieces
@@ -59,9 +61,24 @@ class Stage(PipelineStage):
 
     def expect(self, entering: Sequence[Form], leaving: Sequence[Form]) -> None:
         """Forms of what the next update's micro-batches bring and give; empty before the first and after the last."""
+        if (entering, leaving) == (self.entering, self.leaving):
+            return
         self.entering, self.leaving = entering, leaving
         self._fill(self.args_recv_info, entering, True)
         self._fill(self.grad_recv_info, leaving, False)
+
+    def backward_maybe_with_nosync(
+        self, backward_type: str, bwd_kwargs: dict[str, Any], last_backward: bool = False
+    ) -> tuple[Any, Any]:
+        """As torch's, but the backward for weights keeps the graph until it is through: a weight that a stage uses
+        twice is reached by way of nodes that others need after it."""
+        if backward_type != "weight":
+            found: tuple[Any, Any] = super().backward_maybe_with_nosync(backward_type, bwd_kwargs, last_backward)
+            return found
+        if isinstance(self.submod, FSDPModule):
+            self.submod.set_reshard_after_backward(False)
+            self.submod.set_requires_gradient_sync(False)
+        return stage_backward_weight(self.submod.parameters(), bwd_kwargs["param_groups"], retain_graph=True), None
 
     def _setup_forward_recv_info(self, num_microbatches: int, has_backward: bool) -> None:
         super()._setup_forward_recv_info(num_microbatches, has_backward)
