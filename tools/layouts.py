@@ -46,7 +46,7 @@ class Case(NamedTuple):
 
     def layout(self) -> Layout:
         """Its degrees."""
-        shard = (self.shard or self.data) if self.strategy != "ddp" else 1
+        shard = (self.shard or self.data) if self.strategy in ("gradients", "full") else 1
         return Layout(
             pipeline=self.pipeline,
             replicate=self.data // shard,
@@ -101,6 +101,7 @@ def cases() -> Iterator[Case]:
     for ranks in (2, 4, 8):
         for micro in (1, 2):
             yield Case(ranks, "ddp", 0, micro)
+            yield Case(ranks, "optimizer", 0, micro)
             for strategy in ("gradients", "full"):
                 yield Case(ranks, strategy, 0, micro)
                 for shard in (2, 4):
@@ -176,7 +177,7 @@ def updates(rank: int, count: int, case: Case, dtype: str, optimizer: str) -> Nu
     layout = case.layout()
     cut = parallelize(model, token_loss, layout, case.settings(), CPU)
     policy = Policy(DTYPES[dtype], DTYPES[dtype], None, None)
-    step = Step(cut, build_optimizer(model, optim, CPU), policy, CPU, clip=optim.clip)
+    step = Step(cut, build_optimizer(model, optim, CPU, cut.spread), policy, CPU, clip=optim.clip)
     outcomes = []
     for update in range(UPDATES):
         batches = [(batch(update, part), case.micro) for part in parts(layout.data_index(rank), case.data, case.micro)]

@@ -1,6 +1,7 @@
 """How many ranks do what, as arithmetic without torch: the layout, batch sizes, accumulation, updates."""
 
 from trainer.config import global_batch
+from trainer.cuts import check_cuts
 from trainer.errors import UserError
 from trainer.schema import Config
 
@@ -66,6 +67,7 @@ def plan_layout(config: Config, world_size: int) -> Layout:
     parallel = config.parallel
     if parallel.pipeline > 1:
         _check_stages(config)
+    check_cuts(config)
     cut = parallel.pipeline * parallel.context * parallel.tensor
     if world_size % cut:
         named = ("pipeline", "context", "tensor")
@@ -77,11 +79,17 @@ def plan_layout(config: Config, world_size: int) -> Layout:
         )
     rest = world_size // cut
     degrees = {"pipeline": parallel.pipeline, "context": parallel.context, "tensor": parallel.tensor}
-    if parallel.strategy == "ddp":
+    if parallel.strategy in ("ddp", "optimizer"):
         if parallel.shard > 1:
             raise UserError(
-                f"parallel.shard is {parallel.shard}, and strategy ddp shards nothing",
+                f"parallel.shard is {parallel.shard}, and strategy {parallel.strategy} shards no weights",
                 "--parallel.strategy full, or leave parallel.shard out",
+                2,
+            )
+        if parallel.strategy == "optimizer" and parallel.tensor > 1:
+            raise UserError(
+                "strategy optimizer hands whole weights to ranks, and parallel.tensor cuts them",
+                "--parallel.strategy gradients, or leave parallel.tensor out",
                 2,
             )
         return Layout(replicate=rest, **degrees)

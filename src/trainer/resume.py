@@ -61,7 +61,7 @@ class Checkpoints:
     def _meta(self, state: State, policy: Policy, compute: str) -> dict[str, object]:
         return {
             "state": state.to_dict(),
-            "loss_scale": policy.scale.state() if policy.scale else None,
+            **policy.state(),
             "compute": compute,
             "fingerprint": self.fingerprint,
             "world_size": self.world.world_size,
@@ -74,8 +74,7 @@ class Checkpoints:
         """Everything as it was saved. On another number of ranks the random states start anew, said in one line."""
         saved.load_optimizer(path, model, optimizers.optimizers)
         state.load(meta["state"])
-        if policy.scale and meta["loss_scale"]:
-            policy.scale.load(meta["loss_scale"])
+        policy.load(meta)
         if meta["world_size"] == self.world.world_size:
             saved.load_rank_state(path, self.world.rank)
         if self.world.rank == 0:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainer.errors import UserError
 from trainer.models.attention import Attention, LayerCache, Rotary
 from trainer.models.check import check_model, hidden_width, key_value_heads, vocabulary_size
 from trainer.models.layers import BigramEmbedding, Embedding, Linear, RMSNorm, SwiGLU
@@ -36,12 +37,20 @@ class Block(nn.Module):
     """x + attention(norm(x)), then x + swiglu(norm(x)); (B, S, width) in and out."""
 
     def __init__(
-        self, width: int, heads: int, kv_heads: int, hidden: int, qk_norm: bool, dropout: float, scale: float
+        self,
+        width: int,
+        heads: int,
+        kv_heads: int,
+        hidden: int,
+        qk_norm: bool,
+        dropout: float,
+        scale: float,
+        causal: bool = True,
     ) -> None:
         super().__init__()
         self.dropout = dropout
         self.attention_norm = RMSNorm(width)
-        self.attention = Attention(width, heads, kv_heads, qk_norm, scale)
+        self.attention = Attention(width, heads, kv_heads, qk_norm, scale, causal)
         self.feed_forward_norm = RMSNorm(width)
         self.feed_forward = SwiGLU(width, hidden, scale)
 
@@ -146,6 +155,12 @@ class GPT(nn.Module):
     def own_tokens(self, x: Tensor) -> Tensor:
         """Of (B, S, ...) what belongs to this rank's part of the tokens."""
         index, count = self.part
+        if x.shape[1] % count:
+            raise UserError(
+                f"sequences of {x.shape[1]} tokens do not divide into {count} equal parts",
+                "let the data give others, or change parallel.context",
+                2,
+            )
         return x if count == 1 else x.unflatten(1, (count, -1))[:, index]
 
     def forward(self, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None) -> Tensor:

@@ -22,7 +22,7 @@ class Plan:
     `tensor`: how modules are cut over tensor ranks, a word by a pattern of their names (`blocks.*.attention.query`,
     where `*` is one part of a name):
 
-    - "column": nn.Linear or nn.Embedding by outputs; what it gives is this rank's part of them (its heads);
+    - "column": nn.Linear by outputs; what it gives is this rank's part of them (its heads);
     - "row": nn.Linear by inputs, of which each rank has the part that columns gave; the output is summed;
     - "vocabulary": nn.Embedding by rows, or the nn.Linear that gives logits by classes;
     - "whole": takes its first argument whole: one exchange for all the columns inside;

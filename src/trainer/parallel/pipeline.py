@@ -1,6 +1,7 @@
 """Pipeline parallelism: a rank has some of the model's stages; micro-batches go from stage to stage."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -76,6 +77,7 @@ class Pipeline:
         self.calls = Calls(model, loss, self.relay.everywhere)
         self.copies: ProcessGroup | None = None
         self.bucket_mb = 25
+        self.idle: Callable[[], Context] = contextlib.nullcontext  # around micro-batches that count nothing
         self._stages: list[Stage] = []
         self._made: dict[int, PipelineScheduleSingle | PipelineScheduleMulti] = {}
         self._batches: Sequence[tuple[Any, int]] = ()
@@ -118,6 +120,7 @@ class Pipeline:
         for stage, module in zip(self._stages, self.modules.values(), strict=True):
             index = stage.stage_index
             module.calls, module.autocast = calls, autocast
+            module.around = [contextlib.nullcontext if real else self.idle for _, real in batches]
             stage.expect(
                 [] if stage.is_first else [form[index - 1] for form in forms],
                 [] if stage.is_last else [form[index] for form in forms],
@@ -132,7 +135,7 @@ class Pipeline:
             return_outputs=False,
         )
         for module in self.modules.values():
-            module.calls = ()
+            module.calls, module.around = (), ()
         sums, self._batches, self._sums = self._sums, (), []
         if self.copies:
             sum_in_buckets([p.grad for p in self.model.parameters() if p.grad is not None], self.copies, self.bucket_mb)

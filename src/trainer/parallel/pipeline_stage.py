@@ -1,7 +1,7 @@
 """One stage of a model: what torch's schedules run."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +22,8 @@ class StageModule(nn.Module):
     """A part of the model's forward, as a module of the model's own modules: forward(hidden, number of micro-batch).
 
     `calls` and `autocast` are set for each update: what the model is called with for each micro-batch, which every rank
-    knows, since all load the same samples; and the context of one forward. `units`: its blocks that have weights.
+    knows, since all load the same samples; and the context of one forward. `around`: another context for each of these.
+    `units`: its blocks that have weights.
     """
 
     def __init__(self, model: nn.Module, names: Sequence[str], loose: Sequence[str], pieces: Pieces) -> None:
@@ -34,6 +35,7 @@ class StageModule(nn.Module):
         self._run = pieces.run
         self.calls: Sequence[Call] = ()
         self.autocast: contextlib.AbstractContextManager[Any] = NOTHING
+        self.around: Sequence[Callable[[], contextlib.AbstractContextManager[Any]]] = ()
         self.blocks = range(0)
         self.units: list[nn.Module] = []
         self.first = self.last = False
@@ -41,7 +43,7 @@ class StageModule(nn.Module):
     def forward(self, *hidden: Tensor, number: int) -> Any:
         """Of the first stage without `hidden`, of the last what the model returns."""
         call = self.calls[number]
-        with self.autocast:
+        with self.autocast, self.around[number]() if self.around else NOTHING:
             found = self._run(None if self.first else hidden[0], self.blocks, call.args, call.kwargs, self.last)
         return found if self.last else found.contiguous()
 
