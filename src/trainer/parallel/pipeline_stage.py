@@ -23,7 +23,7 @@ class StageModule(nn.Module):
 
     `calls` and `autocast` are set for each update: what the model is called with for each micro-batch, which every rank
     knows, since all load the same samples; and the context of one forward. `around`: another context for each of these.
-    `units`: its blocks that have weights.
+    `leaving`: form of what each gives. `units`: its blocks that have weights.
     """
 
     def __init__(self, model: nn.Module, names: Sequence[str], loose: Sequence[str], pieces: Pieces) -> None:
@@ -36,6 +36,7 @@ class StageModule(nn.Module):
         self.calls: Sequence[Call] = ()
         self.autocast: contextlib.AbstractContextManager[Any] = NOTHING
         self.around: Sequence[Callable[[], contextlib.AbstractContextManager[Any]]] = ()
+        self.leaving: Sequence[Form] = ()
         self.blocks = range(0)
         self.units: list[nn.Module] = []
         self.first = self.last = False
@@ -45,7 +46,8 @@ class StageModule(nn.Module):
         call = self.calls[number]
         with self.autocast, self.around[number]() if self.around else NOTHING:
             found = self._run(None if self.first else hidden[0], self.blocks, call.args, call.kwargs, self.last)
-        return found if self.last else found.contiguous()
+        # what is gathered in half precision gives so too, and the next stage has been told otherwise
+        return found if self.last else found.to(self.leaving[number][1]).contiguous()
 
 
 class Stage(PipelineStage):
@@ -63,6 +65,7 @@ class Stage(PipelineStage):
 
     def expect(self, entering: Sequence[Form], leaving: Sequence[Form]) -> None:
         """Forms of what the next update's micro-batches bring and give; empty before the first and after the last."""
+        self.chunks = max(len(entering), len(leaving))  # another schedule may have had fewer
         if (entering, leaving) == (self.entering, self.leaving):
             return
         self.entering, self.leaving = entering, leaving
