@@ -25,6 +25,7 @@ from trainer.launch.stop import StopRequest
 from trainer.loop import Loop, Reporters, State
 from trainer.mesh import BatchPlan, plan_layout, total_updates
 from trainer.models import build_model, choose_loss
+from trainer.models.scores import scored
 from trainer.moving import moved
 from trainer.optim import Optimizers, build_optimizer
 from trainer.parallel import parallelize
@@ -131,24 +132,35 @@ def assemble(
     if found:
         saved.load_model(found, model)
     loss = choose_loss(config.model, model)
+    scores = scored(loss)
     startup.mark("model")
     layout = plan_layout(config, world.world_size)
     watch = make_watch(config, model)
-    cut = parallelize(model, loss, layout, config.parallel, device, gathered=policy.gathered)
+    cut = parallelize(model, scores or loss, layout, config.parallel, device, gathered=policy.gathered)
     startup.mark("parallel")
-    optimizers = rounded(build_optimizer(model, config.optim, device), policy, model)
+    optimizers = rounded(build_optimizer(model, config.optim, device, cut.spread), policy, model)
     startup.mark("optimizer")
-    seed_everything(config.run.seed, world.rank)
+    # what tensor ranks drop out is the same, but where each has its own tokens
+    apart = layout.tensor == 1 or config.parallel.sequence_parallel
+    seed_everything(config.run.seed, world.rank if apart else world.rank - layout.index(world.rank)["tensor"])
     state = State()
     if found and meta:
         checkpoints.load(found, meta, model, optimizers, state, policy)
-    loader = _loader(config, data, plan, layout.data_index(world.rank), device)
+    loader = make_loader(config, data, plan, layout.data_index(world.rank), device)
     total = total_updates(config, loader.updates_per_epoch)
     step = Step(cut, optimizers, policy, device, clip=config.optim.clip)
     to_device = partial(moved, device=device)
     micro = config.eval.micro or plan.micro
     evaluation = Evaluation(
-        cut, data, policy, device, world.rank, micro=micro, limit=config.eval.samples, to_device=to_device
+        cut,
+        data,
+        policy,
+        device,
+        world.rank,
+        micro=micro,
+        limit=config.eval.samples,
+        to_device=to_device,
+        scores=scores,
     )
     loop = Loop(
         config,
@@ -161,8 +173,9 @@ def assemble(
         items_per_sample=data.train.tokens_per_sample,
         to_device=to_device,
         watch=watch,
-        save=lambda: checkpoints.save(model, optimizers, state, policy, compute),
+        save=lambda: checkpoints.save(model, optimizers, state, policy, compute, cut.stages),
         evaluate=evaluation,
+        settle=cut.settle,
     )
     return Training(world, data, model, loop, checkpoints)
 
@@ -197,7 +210,8 @@ def _compute(config: Config, device: torch.device, meta: dict[str, Any] | None, 
     return comm.broadcast_text(chosen)
 
 
-def _loader(config: Config, data: Datasets, plan: BatchPlan, data_index: int, device: torch.device) -> Loader:
+def make_loader(config: Config, data: Datasets, plan: BatchPlan, data_index: int, device: torch.device) -> Loader:
+    """This rank's samples, in the order of the run."""
     return Loader(
         data.train,
         global_batch=plan.size,
@@ -221,7 +235,11 @@ def _reporters(config: Config, world: World, folder: Path, state: State, total: 
     metrics = MetricsWriter(folder / "metrics.jsonl", state.step) if first else NullWriter()
     mode = config.log.progress if first else "none"
     progress = Progress(
-        total, state.step, mode=mode, every=config.log.every, unit="samples" if config.data.dataset else "tokens"
+        total,
+        state.step,
+        mode=mode,
+        every=config.log.every,
+        unit="samples" if config.data.dataset or config.data.images else "tokens",
     )
     events = None
     if config.log.tensorboard and first:

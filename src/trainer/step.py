@@ -69,9 +69,13 @@ class Step:
         gradients of this update. The outcome is the same on all ranks.
         """
         scale = self.policy.scale.scale if self.policy.scale else 1.0
-        # backward averages over the ranks that see other samples; what is wanted is the sum
-        sums = self.cut.backward(micro_batches, self.cut.layout.data_ranks * scale / divisor, self._autocast)
+        # backward averages over the ranks that see other tokens; what is wanted is the sum
+        sums = self.cut.backward(micro_batches, self.cut.layout.averaged * scale / divisor, self._autocast)
         loss_sum, count, stops = self._reduce(sums, stop)
+        if self.cut.layout.tensor > 1:
+            from trainer.parallel.gradients import add_up
+
+            add_up(self.parameters)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         factor = divisor / count / scale if count else 0.0
         norm = self._norm(gradients) * factor
@@ -98,6 +102,9 @@ class Step:
         if self.cut.sharded:
             from trainer.parallel.gradients import total_norm
 
+            if self.cut.counted_elsewhere:
+                counted = [p for p in self.parameters if p not in self.cut.counted_elsewhere]
+                gradients = [p.grad for p in counted if p.grad is not None]
             return total_norm(gradients, self.cut.layout.holders, self.device)
         if not gradients:
             return 0.0

@@ -23,13 +23,12 @@ def apply_fsdp(
 ) -> None:
     """Shards `model` in place over the last dimension of `mesh`; a first dimension, if there is one, holds copies.
 
-    The weights must be whole, and are rank 0's on all ranks afterwards. Each of `units` (parts of the model, none
+    The weights must be the same on all ranks of the mesh (`take_over`). Each of `units` (parts of the model, none
     inside another) is gathered before it is used, the rest of the model as one more; `reshard`: and given up right
     after its forward, to be gathered again for its backward. Averages gradients over all ranks of the mesh. `methods`:
     names of methods of the model that are called like a forward. `policy`: formats of gathered weights and of gradients
     on their way; without it those of the weights.
     """
-    take_over(model)
     policy = policy or MixedPrecisionPolicy()
     for unit in units:
         fully_shard(unit, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy)

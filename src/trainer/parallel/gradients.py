@@ -4,12 +4,35 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Partial
 
 
 def own_parts(gradients: Sequence[Tensor]) -> list[Tensor]:
     """What this rank holds of them; changing it changes them."""
     return [each.to_local() if isinstance(each, DTensor) else each for each in gradients]
+
+
+def add_up(parameters: Sequence[Tensor]) -> None:
+    """Gradients of which each rank has a summand (those of norms under sequence parallelism) become those of their
+    parameters, in place: one reduction. Collective; FSDP has done so with its own."""
+    found: list[tuple[DTensor, DTensor, Tensor]] = []
+    for parameter in parameters:
+        gradient = parameter.grad
+        if not isinstance(parameter, DTensor):
+            continue
+        if isinstance(gradient, DTensor) and any(isinstance(each, Partial) for each in gradient.placements):
+            assert gradient.device_mesh.ndim == 1, "gradients over data ranks too are reduced by what shards them"
+            found.append((parameter, gradient, gradient.to_local()))
+    if not found:
+        return
+    flat = torch.cat([own.reshape(-1) for _, _, own in found])
+    torch.distributed.all_reduce(flat, group=found[0][1].device_mesh.get_group())
+    for (parameter, gradient, own), whole in zip(
+        found, torch.split(flat, [own.numel() for _, _, own in found]), strict=True
+    ):
+        parameter.grad = DTensor.from_local(
+            whole.view_as(own), gradient.device_mesh, parameter.placements, run_check=False
+        )
 
 
 def share(tensor: Tensor, holders: int) -> float:
@@ -18,7 +41,7 @@ def share(tensor: Tensor, holders: int) -> float:
     parts = 1
     if isinstance(tensor, DTensor):
         for placement, size in zip(tensor.placements, tensor.device_mesh.shape, strict=True):
-            parts *= size if placement.is_shard() else 1
+            parts *= 1 if placement.is_replicate() else size  # a strided shard is none that `is_shard` knows
     return parts / holders
 
 
