@@ -25,7 +25,7 @@ from trainer.optim import build_optimizer
 from trainer.parallel import parallelize
 from trainer.precision import LossScale, Policy
 from trainer.precision.rounding import RoundedOptimizers, Rounding
-from trainer.schema import Optim, Parallel
+from trainer.schema import Optim
 from trainer.step import Step
 
 
@@ -42,7 +42,19 @@ def overflows(cut: amp.Cut, function: Any, *arguments: Any) -> dict[str, Any]:
     found, alike = on(cut, function, *arguments)
     good = alike and found.finite_losses and found.scales == [8.0, 4.0, 4.0] and found.applied == [True, False, True]
     good = good and found.weights[0] == found.weights[1] != found.weights[2]
-    return {"good": good, "alike": alike, "scales": found.scales, "weights": [each[-1] for each in found.weights]}
+    weights = [each[amp.FIRST][-1] for each in found.weights]
+    return {"good": good, "alike": alike, "scales": found.scales, "weights": weights}
+
+
+def staged(cut: amp.Cut) -> dict[str, Any]:
+    """One skipped update of three, where only the first stage overflows: as on one process."""
+    alone = amp.overflow_on_a_stage(0, 1, amp.Cut(1))
+    good = True
+    for found in on_ranks(cut.ranks, amp.overflow_on_a_stage, cut):
+        good = good and (found.scales, found.applied) == (alone.scales, alone.applied) and alone.finite_losses
+        for mine, right in zip(found.weights, alone.weights, strict=True):
+            good = good and all(mine[name] == right[name] for name in mine)
+    return {"good": good, "scales": alone.scales}
 
 
 def small(cut: amp.Cut, scaled: bool, gathered: str) -> dict[str, Any]:
@@ -127,8 +139,7 @@ def gpt(rank: int, count: int, cut: amp.Cut, formats: dict[str, str]) -> layouts
         rounding=Rounding(formats.get("update", "stochastic"), 0) if low else None,
     )
     policy.cast(model, amp.CPU)
-    settings = Parallel(strategy=cut.strategy, shard=cut.shard)
-    parallel = parallelize(model, token_loss, cut.layout(), settings, amp.CPU, gathered=policy.gathered)
+    parallel = parallelize(model, token_loss, cut.layout(), cut.settings(), amp.CPU, gathered=policy.gathered)
     optim = Optim(name="sgd", lr=0.1, momentum=0.9, clip=0.5, weight_decay=0.01)
     optimizers = build_optimizer(model, optim, amp.CPU)
     if policy.rounding:
@@ -179,6 +190,11 @@ def main() -> int:
             good, count = good + row["good"], count + 1
             values = ", ".join(f"{key} {value}" for key, value in row.items() if key != "good")
             print(f"{cut.name:<24} {name:<44} {'good' if row['good'] else 'WRONG'}: {values}", flush=True)
+    for cut in amp.STAGED:
+        if arguments.ranks in (0, cut.ranks):
+            table[cut.name] = {"overflow on one stage": staged(cut)}
+            good, count = good + table[cut.name]["overflow on one stage"]["good"], count + 1
+            print(f"{cut.name:<24} {table[cut.name]}", flush=True)
     scale = trace()
     print(f"loss scale {scale}")
     near = nearness([cut for cut in cuts if cut.ranks <= 2])

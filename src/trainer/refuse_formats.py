@@ -52,10 +52,16 @@ def check_sending(config: Config, plan: BatchPlan) -> None:
     parallel = config.parallel
     if parallel.compress != "none" or parallel.static_graph:
         name = "static_graph" if parallel.static_graph else "compress"
-        if parallel.strategy != "ddp":
+        if parallel.strategy not in ("ddp", "optimizer"):
             raise UserError(
                 f"parallel.{name} is of strategy ddp, and this is {parallel.strategy}",
                 f"--parallel.strategy ddp, or leave parallel.{name} out",
+                2,
+            )
+        if parallel.pipeline > 1 or parallel.tensor > 1:
+            raise UserError(
+                f"parallel.{name} is of DDP, which has no part in a model that is cut into stages or matrices",
+                f"leave parallel.{name} out",
                 2,
             )
         if config.precision.weights == "bf16":

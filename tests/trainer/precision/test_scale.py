@@ -27,14 +27,21 @@ def test_an_overflow_on_one_rank_or_shard_is_skipped_by_all(cut: amp.Cut) -> Non
         assert found.finite_losses  # so it is the gradient that tells
         assert found.scales == [8.0, 4.0, 4.0]
         assert found.applied == [True, False, True]
-        assert found.weights[1] == found.weights[0] == pytest.approx([0.9] * amp.ROWS)
-        assert found.weights[2] == pytest.approx([0.8] * amp.ROWS)
+        weights = [each[amp.FIRST] for each in found.weights]
+        assert weights[1] == weights[0] == pytest.approx([0.9] * amp.ROWS)
+        assert weights[2] == pytest.approx([0.8] * amp.ROWS)
 
 
-def test_an_overflow_of_one_layer_is_skipped_by_all() -> None:
-    found = amp.overflow_on_a_stage(0, 1, amp.Cut(1))
-    assert found == same(amp.Cut(2, "full"), amp.overflow_on_a_stage)
-    assert (found.scales, found.applied, found.finite_losses) == ([8.0, 4.0, 4.0], [True, False, True], True)
+@pytest.mark.parametrize("cut", [amp.Cut(2, "full"), *amp.STAGED], ids=lambda cut: cut.name)
+def test_an_overflow_on_one_stage_is_skipped_by_all(cut: amp.Cut) -> None:
+    alone = amp.overflow_on_a_stage(0, 1, amp.Cut(1))
+    assert (alone.scales, alone.applied, alone.finite_losses) == ([8.0, 4.0, 4.0], [True, False, True], True)
+    assert alone.weights[0] == alone.weights[1] != alone.weights[2]
+    for found in on_ranks(cut.ranks, amp.overflow_on_a_stage, cut):
+        assert (found.scales, found.applied) == (alone.scales, alone.applied)
+        for mine, right in zip(found.weights, alone.weights, strict=True):
+            assert mine
+            assert all(mine[name] == right[name] for name in mine)
 
 
 @named
@@ -103,4 +110,4 @@ def test_gradients_that_stay_undefined_end_the_run() -> None:
     with pytest.raises(UserError, match=r"loss scale fell to 0\.5"):
         for _ in range(18):
             step([amp.item(float("nan"), [1.0] * amp.ROWS)], 1.0, 1.0, False)
-    assert amp.whole(model)[0] == [1.0] * amp.ROWS
+    assert amp.whole(model)[amp.FIRST] == [1.0] * amp.ROWS
