@@ -8,12 +8,6 @@ from trainer.schema import Config
 def check_formats(config: Config) -> None:
     """UserError (status 2) for formats that contradict each other or the layout."""
     precision, parallel = config.precision, config.parallel
-    if precision.weights == "bf16" and precision.compute not in ("auto", "bf16", "fp8"):
-        raise UserError(
-            f"precision.weights bf16 cannot be computed with in {precision.compute}: every product would be of bf16",
-            "--precision.compute bf16, or --precision.weights fp32",
-            2,
-        )
     if precision.weights == "bf16" and parallel.strategy == "optimizer":
         raise UserError(
             "parallel.strategy optimizer keeps fp32 weights: it sends them whole after every update, before they could "

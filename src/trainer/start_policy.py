@@ -52,6 +52,10 @@ def doubt(config: Config) -> str:
         return "models of images are not proven to need none of them (start.policy = fast: all the same)"
     if config.parallel.strategy != "ddp" or config.parallel.tensor > 1 or config.parallel.context > 1:
         return "DTensor, which shards the model, needs all of them"
+    if config.precision.weights == "bf16":
+        return "DTensor, which adds up gradients wider than their weights, needs all of them"
+    if config.parallel.compress != "none":
+        return "hooks of DDP are not proven to need none of them (start.policy = fast: all the same)"
     if config.run.device != "cpu" and startup.accelerator_present():
         return "not proven on an accelerator (start.policy = fast: all the same)"
     return ""

@@ -45,7 +45,6 @@ def test_none_of_it_imports_torch() -> None:
 @pytest.mark.parametrize(
     ("settings", "what", "fix"),
     [
-        ({"precision.weights": "bf16", "precision.compute": "fp16"}, "every product would be of bf16", "compute bf16"),
         ({"precision.gathered": "compute"}, "gathers no weights", "--parallel.strategy full"),
         ({"precision.compute": "fp8", "run.device": "cpu"}, "compute capability 8.9", "--precision.compute bf16"),
         ({"parallel.compress": "bf16", "parallel.strategy": "full"}, "is of strategy ddp", "leave parallel.compress"),
