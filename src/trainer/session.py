@@ -137,6 +137,8 @@ def assemble(
     layout = plan_layout(config, world.world_size)
     watch = make_watch(config, model)
     cut = parallelize(model, scores or loss, layout, config.parallel, device, gathered=policy.gathered)
+    if watch is not None:
+        watch.elsewhere = cut.counted_elsewhere
     startup.mark("parallel")
     optimizers = rounded(build_optimizer(model, config.optim, device, cut.spread), policy, model)
     startup.mark("optimizer")
