@@ -17,7 +17,7 @@ def refuse_early(config: Config, world_size: int) -> BatchPlan:
     if not config.model.build:
         check_model(config.model, config.model.vocabulary or None)
     check_optim(config.optim)
-    check_combination(config.optim, config.parallel.strategy)
+    check_combination(config.optim, config.parallel.strategy, config.precision.weights)
     return plan_batch(config, plan_layout(config, world_size).data_ranks)
 
 

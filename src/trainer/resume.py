@@ -36,7 +36,10 @@ class Checkpoints:
         try:
             first = self.world.rank == 0
             saved.save_rank_state(part, self.world.rank)
-            saved.save_model(part, model, write=first)
+            with optimizers.averaged():
+                saved.save_model(part, model, write=first)
+            if optimizers.average is not None:
+                saved.save_model(part, model, write=first, file=saved.TRAINED_FILE)
             saved.save_optimizer(part, model, optimizers.optimizers, write=first)
             comm.barrier()
             if self.world.rank == 0:
@@ -62,6 +65,8 @@ class Checkpoints:
         """Everything as it was saved. On another number of ranks the random states start anew, said in one line."""
         saved.load_optimizer(path, model, optimizers.optimizers)
         state.load(meta["state"])
+        if optimizers.average is not None and saved.has_average(path):
+            optimizers.average.load(saved.saved_parameters(path, model), state.applied)
         if policy.scale and meta["loss_scale"]:
             policy.scale.load(meta["loss_scale"])
         if meta["world_size"] == self.world.world_size:

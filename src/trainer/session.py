@@ -26,7 +26,7 @@ from trainer.loop import Loop, Reporters, State
 from trainer.mesh import BatchPlan, plan_layout, total_updates
 from trainer.models import build_model, choose_loss
 from trainer.moving import moved
-from trainer.optim import build_optimizer
+from trainer.optim import Optimizers, build_optimizer
 from trainer.parallel import parallelize
 from trainer.precision import Policy, choose, make_policy
 from trainer.resume import Checkpoints
@@ -129,7 +129,7 @@ def assemble(
     startup.mark("precision")
     model = make_model(config, data.vocabulary, policy, device)
     if found:
-        saved.load_model(found, model)
+        saved.load_model(found, model, training=True)
     loss = choose_loss(config.model, model)
     startup.mark("model")
     layout = plan_layout(config, world.world_size)
@@ -146,7 +146,7 @@ def assemble(
     step = Step(cut, optimizers, policy, device, clip=config.optim.clip)
     to_device = partial(moved, device=device)
     micro = config.eval.micro or plan.micro
-    evaluation = Evaluation(
+    evaluate = Evaluation(
         cut, data, policy, device, world.rank, micro=micro, limit=config.eval.samples, to_device=to_device
     )
     loop = Loop(
@@ -160,9 +160,14 @@ def assemble(
         items_per_sample=data.train.tokens_per_sample,
         to_device=to_device,
         save=lambda: checkpoints.save(model, optimizers, state, policy, compute),
-        evaluate=evaluation,
+        evaluate=partial(_within, optimizers, evaluate),
     )
     return Training(world, data, model, loop, checkpoints)
+
+
+def _within(optimizers: Optimizers, evaluate: Evaluation) -> dict[str, float]:
+    with optimizers.averaged():
+        return evaluate()
 
 
 def _compute(config: Config, device: torch.device, meta: dict[str, Any] | None, world: World) -> str:

@@ -16,10 +16,10 @@ from trainer.schema import Optim, Parallel
 from trainer.step import Step
 
 CASES = {
-    "one": layouts.Case(1, "ddp", 0, 4),
-    "ddp": layouts.Case(2, "ddp", 0, 4),
-    "optimizer": layouts.Case(2, "optimizer", 0, 4),
-    "full": layouts.Case(2, "full", 0, 4),
+    "one": layouts.Case(1, "ddp", 0, 16),
+    "ddp": layouts.Case(2, "ddp", 0, 8),
+    "optimizer": layouts.Case(2, "optimizer", 0, 8),
+    "full": layouts.Case(2, "full", 0, 8),
 }
 
 
@@ -31,14 +31,16 @@ class Run:
         torch.manual_seed(7 if folder is None else 8)
         self.model = MODELS["gpt"](layouts.MODEL, layouts.VOCABULARY)
         if folder is not None:
-            saved.load_model(folder, self.model)
+            saved.load_model(folder, self.model, training=True)
         settings = Parallel(strategy=self.case.strategy)
-        cut = parallelize(self.model, token_loss, self.case.layout(), settings, layouts.CPU)
-        self.optimizers: Optimizers = build_optimizer(self.model, optim, layouts.CPU, cut.spread)
+        self.cut = parallelize(self.model, token_loss, self.case.layout(), settings, layouts.CPU)
+        self.optimizers: Optimizers = build_optimizer(self.model, optim, layouts.CPU, self.cut.spread)
         if folder is not None:
             saved.load_optimizer(folder, self.model, self.optimizers.optimizers)
+            if self.optimizers.average is not None:
+                self.optimizers.average.load(saved.saved_parameters(folder, self.model), 2)
         policy = Policy(torch.float32, torch.float32, None, None)
-        self.step = Step(cut, self.optimizers, policy, layouts.CPU, clip=optim.clip)
+        self.step = Step(self.cut, self.optimizers, policy, layouts.CPU, clip=optim.clip)
 
     def train(self, rank: int, updates: range) -> None:
         """The rate falls, so that one that is not set anew shows."""
@@ -51,14 +53,31 @@ class Run:
         """As `Checkpoints.save` does."""
         if rank == 0:
             folder.mkdir()
-        saved.save_model(folder, self.model, write=rank == 0)
+        with self.optimizers.averaged():
+            saved.save_model(folder, self.model, write=rank == 0)
+        if self.optimizers.average is not None:
+            saved.save_model(folder, self.model, write=rank == 0, file=saved.TRAINED_FILE)
         saved.save_optimizer(folder, self.model, self.optimizers.optimizers, write=rank == 0)
         if self.case.ranks > 1:
             torch.distributed.barrier()
 
+    def digests(self) -> list[str]:
+        """Of the weights, and of what is used of them."""
+        found = [saved.weights_digest(self.model)]
+        with self.optimizers.averaged():
+            return [*found, saved.weights_digest(self.model)]
 
-def stopped_and_straight(rank: int, count: int, name: str, optim: Optim, folder: Path) -> list[str]:
-    """Digests of the weights after 5 updates, and after 2 and 3 with a checkpoint between, which `folder/two` holds."""
+    def loss_in_use(self) -> float:
+        """Of one batch, alike on all ranks."""
+        self.model.eval()
+        with torch.no_grad(), self.optimizers.averaged():
+            total, count = self.cut.evaluate(layouts.batch(9, range(layouts.SAMPLES)))
+        self.model.train()
+        return float(total) / float(count)
+
+
+def stopped_and_straight(rank: int, count: int, name: str, optim: Optim, folder: Path) -> list[list[str]]:
+    """Digests after 5 updates, and after 2 and 3 with a checkpoint between, which `folder/two` holds."""
     straight = Run(name, optim, None)
     straight.train(rank, range(2))
     straight.save(rank, folder / "two")
@@ -66,7 +85,17 @@ def stopped_and_straight(rank: int, count: int, name: str, optim: Optim, folder:
     resumed = Run(name, optim, folder / "two")
     resumed.save(rank, folder / "again")
     resumed.train(rank, range(2, 5))
-    return [saved.weights_digest(each.model) for each in (straight, resumed)]
+    return [straight.digests(), resumed.digests()]
+
+
+def looked_at(rank: int, count: int, name: str, optim: Optim) -> tuple[list[list[str]], float]:
+    """Digests after 4 updates, without and with an evaluation after the second, and the loss that this gave."""
+    untouched, looked = Run(name, optim, None), Run(name, optim, None)
+    untouched.train(rank, range(4))
+    looked.train(rank, range(2))
+    loss = looked.loss_in_use()
+    looked.train(rank, range(2, 4))
+    return [untouched.digests(), looked.digests()], loss
 
 
 def gone_on(rank: int, count: int, name: str, optim: Optim, folder: Path) -> dict[str, Any]:
