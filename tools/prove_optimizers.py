@@ -3,9 +3,9 @@
     uv run python -m tools.prove_optimizers           docs/proofs/optimizers.json
 
 Five updates as in tools.prove_layouts, on layouts that cut weights or optimizer state: fp64 has to agree to 1e-10, fp32
-to 1e-5 in losses and weights and to 1e-4 in gradient norms (which forget nothing of the updates before). Muon's matrices
-are made orthogonal in the weights' own format; once more in bf16, as on CUDA, without a limit. What an update costs: on a
-GPT of 3.4 million weights, one process, one thread.
+to 1e-5 in losses and weights and to 1e-4 in gradient norms. Muon's matrices are made orthogonal in the weights' own
+format; once more in bf16, as on CUDA, without a limit. What an update costs: on a GPT of 3.4 million weights, one
+process, one thread.
 """
 
 import sys
