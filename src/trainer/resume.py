@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -17,6 +17,9 @@ from trainer.optim import Optimizers
 from trainer.precision import Policy
 from trainer.schema import Config
 
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
 
 class Checkpoints:
     """Saves and loads a whole run: model, optimizers, counters, loss scale, every rank's random state."""
@@ -27,8 +30,17 @@ class Checkpoints:
         self.world = world
         self.fingerprint = fingerprint
 
-    def save(self, model: nn.Module, optimizers: Optimizers, state: State, policy: Policy, compute: str) -> None:
-        """Collective: every rank writes its own part, then rank 0 commits the whole."""
+    def save(
+        self,
+        model: nn.Module,
+        optimizers: Optimizers,
+        state: State,
+        policy: Policy,
+        compute: str,
+        stages: "ProcessGroup | None" = None,
+    ) -> None:
+        """Collective: every rank writes its own part, then rank 0 commits the whole. `stages`: the ranks that have the
+        other stages of a pipeline."""
         temporary = ""
         if self.world.rank == 0:
             temporary = str(self.store.begin(state.step))
@@ -37,10 +49,10 @@ class Checkpoints:
             first = self.world.rank == 0
             saved.save_rank_state(part, self.world.rank)
             with optimizers.averaged():
-                saved.save_model(part, model, write=first)
+                saved.save_model(part, model, first, stages)
             if optimizers.average is not None:
-                saved.save_model(part, model, write=first, file=saved.TRAINED_FILE)
-            saved.save_optimizer(part, model, optimizers.optimizers, write=first)
+                saved.save_model(part, model, first, stages, file=saved.TRAINED_FILE)
+            saved.save_optimizer(part, model, optimizers.optimizers, first, stages)
             comm.barrier()
             if self.world.rank == 0:
                 self.store.commit(part, state.step, self._meta(state, policy, compute))
@@ -52,7 +64,7 @@ class Checkpoints:
     def _meta(self, state: State, policy: Policy, compute: str) -> dict[str, object]:
         return {
             "state": state.to_dict(),
-            "loss_scale": policy.scale.state() if policy.scale else None,
+            **policy.state(),
             "compute": compute,
             "fingerprint": self.fingerprint,
             "world_size": self.world.world_size,
@@ -67,8 +79,7 @@ class Checkpoints:
         state.load(meta["state"])
         if optimizers.average is not None and saved.has_average(path):
             optimizers.average.load(saved.saved_parameters(path, model), state.applied)
-        if policy.scale and meta["loss_scale"]:
-            policy.scale.load(meta["loss_scale"])
+        policy.load(meta)
         if meta["world_size"] == self.world.world_size:
             saved.load_rank_state(path, self.world.rank)
         if self.world.rank == 0:

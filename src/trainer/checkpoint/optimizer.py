@@ -12,9 +12,11 @@ from trainer.checkpoint import tensors
 from trainer.checkpoint.names import plain_names
 from trainer.checkpoint.parts import gathered, is_part, part_like
 from trainer.checkpoint.spread import collected, own_part
+from trainer.checkpoint.stages import joined, keeps
 from trainer.errors import UserError
 
 if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
     from torch.distributed.tensor import DTensor
 
 OPTIMIZER_FILE = "optimizer.pt"
@@ -24,12 +26,20 @@ _CONFIGURED = {"lr", "initial_lr", "betas", "eps", "momentum", "weight_decay"}
 _IMPLEMENTATION = {"foreach", "fused", "capturable", "differentiable", "maximize"}
 
 
-def save_optimizer(folder: Path, model: nn.Module, optimizers: Sequence[Optimizer], write: bool = True) -> None:
+def save_optimizer(
+    folder: Path,
+    model: nn.Module,
+    optimizers: Sequence[Optimizer],
+    write: bool = True,
+    stages: "ProcessGroup | None" = None,
+) -> None:
     """Writes `optimizer.pt`: each parameter's shape, optimizer class and state; and each group's values.
 
     The optimizers together hold parameters of `model`, each once. Collective where these or their state are cut over
-    ranks; `write`: whether this rank is the one that writes. UserError when the disk refuses.
+    ranks, or into pipeline `stages`; `write`: whether this rank is the one that writes. UserError when the disk
+    refuses.
     """
+    kept = keeps(write, stages)
     names = _parameter_names(model)
     parameters: dict[str, Any] = {}
     groups: list[dict[str, Any]] = []
@@ -43,8 +53,11 @@ def save_optimizer(folder: Path, model: nn.Module, optimizers: Sequence[Optimize
             parameters[name] = {
                 "optimizer": type(own_part(optimizer)).__name__,
                 "shape": list(parameter.shape),
-                "state": gathered(states[parameter], write),
+                "state": gathered(states[parameter], kept),
             }
+    if stages is not None and kept:
+        parameters = joined(parameters, stages)
+        groups = [group for own in joined({str(stages.rank()): groups}, stages).values() for group in own]
     if write:
         tensors.save(folder / OPTIMIZER_FILE, {"parameters": parameters, "groups": groups})
 

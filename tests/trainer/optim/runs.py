@@ -6,46 +6,51 @@ from typing import Any
 import torch
 
 from tools import layouts
+from tools.layouts import Case
 from trainer.checkpoint import state as saved
 from trainer.models import MODELS
 from trainer.models.loss import token_loss
 from trainer.optim import Optimizers, build_optimizer
 from trainer.parallel import parallelize
 from trainer.precision import Policy
-from trainer.schema import Optim, Parallel
+from trainer.schema import Model, Optim
 from trainer.step import Step
 
+MODEL = Model(kind="gpt", layers=2, width=16, heads=4, tied=True)
 CASES = {
-    "one": layouts.Case(1, "ddp", 0, 16),
-    "ddp": layouts.Case(2, "ddp", 0, 8),
-    "optimizer": layouts.Case(2, "optimizer", 0, 8),
-    "full": layouts.Case(2, "full", 0, 8),
+    "one": Case(1, "ddp", 0, 16),
+    "ddp": Case(2, "ddp", 0, 8),
+    "optimizer": Case(2, "optimizer", 0, 8),
+    "full": Case(2, "full", 0, 8),
+    "hybrid": Case(4, "full", 2, 4),
+    "full, tensor": Case(2, "full", 0, 8, tensor=2),
+    "optimizer, pipeline": Case(2, "optimizer", 0, 4, pipeline=2),
 }
 
 
 class Run:
     """A model that is trained."""
 
-    def __init__(self, name: str, optim: Optim, folder: Path | None) -> None:
+    def __init__(self, name: str, optim: Optim, folder: Path | None, dtype: torch.dtype = torch.float32) -> None:
         self.case = CASES[name]
         torch.manual_seed(7 if folder is None else 8)
-        self.model = MODELS["gpt"](layouts.MODEL, layouts.VOCABULARY)
+        self.model = MODELS["gpt"](MODEL, layouts.VOCABULARY).to(dtype)
         if folder is not None:
             saved.load_model(folder, self.model, training=True)
-        settings = Parallel(strategy=self.case.strategy)
-        self.cut = parallelize(self.model, token_loss, self.case.layout(), settings, layouts.CPU)
+        self.layout = self.case.layout()
+        self.cut = parallelize(self.model, token_loss, self.layout, self.case.settings(), layouts.CPU)
         self.optimizers: Optimizers = build_optimizer(self.model, optim, layouts.CPU, self.cut.spread)
         if folder is not None:
             saved.load_optimizer(folder, self.model, self.optimizers.optimizers)
             if self.optimizers.average is not None:
                 self.optimizers.average.load(saved.saved_parameters(folder, self.model), 2)
-        policy = Policy(torch.float32, torch.float32, None, None)
+        policy = Policy(dtype, dtype, None, None)
         self.step = Step(self.cut, self.optimizers, policy, layouts.CPU, clip=optim.clip)
 
     def train(self, rank: int, updates: range) -> None:
         """The rate falls, so that one that is not set anew shows."""
         for update in updates:
-            parts = layouts.parts(rank, self.case.ranks, self.case.micro)
+            parts = layouts.parts(self.layout.data_index(rank), self.case.data, self.case.micro)
             batches = [(layouts.batch(update, part), self.case.micro) for part in parts]
             self.step(batches, float(layouts.SAMPLES * layouts.SEQUENCE), 1.0 / (update + 1), False)
 
@@ -96,6 +101,13 @@ def looked_at(rank: int, count: int, name: str, optim: Optim) -> tuple[list[list
     loss = looked.loss_in_use()
     looked.train(rank, range(2, 4))
     return [untouched.digests(), looked.digests()], loss
+
+
+def five(rank: int, count: int, name: str, optim: Optim) -> dict[str, torch.Tensor]:
+    """Whole weights of this rank after five updates in fp64."""
+    run = Run(name, optim, None, torch.float64)
+    run.train(rank, range(5))
+    return {key: layouts.whole(value) for key, value in run.model.state_dict().items()}
 
 
 def gone_on(rank: int, count: int, name: str, optim: Optim, folder: Path) -> dict[str, Any]:
