@@ -24,6 +24,15 @@ OPTIMIZERS = {
     "sgd": Optim(name="sgd", lr=0.5, momentum=0.9, weight_decay=0.01, clip=0.5),
     "adamw": Optim(name="adamw", lr=0.01, weight_decay=0.1, clip=0.5),
 }
+# compared on fewer layouts, by prove_optimizers
+MORE_OPTIMIZERS = {
+    "muon": Optim(name="muon", lr=0.01, momentum=0.9, weight_decay=0.1, clip=0.5),
+    "lion": Optim(name="lion", lr=0.003, betas=[0.9, 0.99], weight_decay=0.1, clip=0.5),
+    "adafactor": Optim(name="adafactor", lr=0.01, weight_decay=0.1, clip=0.5),
+    "schedule_free": Optim(name="schedule_free", lr=0.01, weight_decay=0.1, clip=0.5, schedule="constant"),
+}
+# as on CUDA; not among those that have to agree
+BF16 = {"muon_bf16": Optim(name="muon", lr=0.01, momentum=0.9, clip=0.5, matrix_precision="bf16")}
 MODEL = Model(kind="gpt", layers=8, width=16, heads=4, tied=True)
 
 
@@ -173,7 +182,7 @@ def updates(rank: int, count: int, case: Case, dtype: str, optimizer: str) -> Nu
     """One rank of it."""
     torch.manual_seed(7)
     model = MODELS["gpt"](Model(**{**vars(MODEL), "tied": case.tied}), VOCABULARY).to(DTYPES[dtype])
-    optim = OPTIMIZERS[optimizer]
+    optim = {**OPTIMIZERS, **MORE_OPTIMIZERS, **BF16}[optimizer]
     layout = case.layout()
     cut = parallelize(model, token_loss, layout, case.settings(), CPU)
     policy = Policy(DTYPES[dtype], DTYPES[dtype], None, None)

@@ -19,7 +19,7 @@ def refuse_early(config: Config, world_size: int) -> BatchPlan:
         check_model(config.model, config.model.vocabulary or None)
     check_images(config)
     check_optim(config.optim)
-    check_combination(config.optim, config.parallel.strategy)
+    check_combination(config.optim, config.parallel.strategy, config.precision.weights)
     check_formats(config)
     plan = plan_batch(config, plan_layout(config, world_size).data_ranks)
     check_sending(config, plan)

@@ -130,7 +130,7 @@ def assemble(
     startup.mark("precision")
     model = make_model(config, data.vocabulary, policy, device)
     if found:
-        saved.load_model(found, model)
+        saved.load_model(found, model, training=True)
     loss = choose_loss(config.model, model)
     scores = scored(loss)
     startup.mark("model")
@@ -153,7 +153,7 @@ def assemble(
     step = Step(cut, optimizers, policy, device, clip=config.optim.clip)
     to_device = partial(moved, device=device)
     micro = config.eval.micro or plan.micro
-    evaluation = Evaluation(
+    evaluate = Evaluation(
         cut,
         data,
         policy,
@@ -176,7 +176,7 @@ def assemble(
         to_device=to_device,
         watch=watch,
         save=lambda: checkpoints.save(model, optimizers, state, policy, compute, cut.stages),
-        evaluate=evaluation,
+        evaluate=partial(_within, optimizers, evaluate),
         settle=cut.settle,
     )
     return Training(world, data, model, loop, checkpoints)
@@ -188,7 +188,9 @@ def rounded(optimizers: Optimizers, policy: Policy, model: nn.Module) -> Optimiz
         return optimizers
     from trainer.precision.rounding import RoundedOptimizers
 
-    return RoundedOptimizers(optimizers.optimizers, policy.rounding, model)
+    made = RoundedOptimizers(optimizers.optimizers, policy.rounding, model)
+    made.average = optimizers.average
+    return made
 
 
 def make_watch(config: Config, model: nn.Module) -> "Watch | None":
@@ -198,6 +200,11 @@ def make_watch(config: Config, model: nn.Module) -> "Watch | None":
     from trainer.watch import Watch
 
     return Watch(model, norms=config.log.norms, underflow=config.log.underflow)
+
+
+def _within(optimizers: Optimizers, evaluate: Evaluation) -> dict[str, float]:
+    with optimizers.averaged():
+        return evaluate()
 
 
 def _compute(config: Config, device: torch.device, meta: dict[str, Any] | None, world: World) -> str:

@@ -45,6 +45,7 @@ class Job:
         strategy: str = "ddp",
         states: int = 2,
         matrix_states: int = 2,
+        averaged: bool = False,
         recompute: str = "none",
         every: int = 2,
         schedule: str = "1f1b",
@@ -60,6 +61,7 @@ class Job:
         self.strategy = strategy
         self.states = states
         self.matrix_states = matrix_states
+        self.averaged = averaged
         self.recompute = recompute
         self.every = every
         self.schedule = schedule
@@ -100,6 +102,7 @@ def job_of(config: Config, layout: Layout, micro: int, forwards: int) -> Job:
         strategy=parallel.strategy,
         states=2 if config.optim.name == "muon" else states,
         matrix_states=states,
+        averaged=config.optim.average == "ema",
         recompute=getattr(memory, "recompute", "none"),
         every=getattr(memory, "every", 2),
         schedule=getattr(parallel, "schedule", "1f1b"),
