@@ -14,7 +14,7 @@ from trainer.models.loss import token_loss
 from trainer.optim import build_optimizer
 from trainer.parallel import parallelize
 from trainer.precision import Policy
-from trainer.schema import Model, Optim, Parallel
+from trainer.schema import Memory, Model, Optim, Parallel
 from trainer.step import Step
 
 UPDATES, SAMPLES, SEQUENCE, VOCABULARY = 5, 16, 12, 64
@@ -38,7 +38,7 @@ MODEL = Model(kind="gpt", layers=8, width=16, heads=4, tied=True)
 
 class Case(NamedTuple):
     """A layout: data ranks, what each keeps, ranks to a copy (0: all), samples a forward; the other degrees; the
-    schedule of a pipeline and its stages on each rank."""
+    schedule of a pipeline and its stages on each rank; what is recomputed."""
 
     data: int
     strategy: str
@@ -52,6 +52,7 @@ class Case(NamedTuple):
     tied: bool = True
     sequence: bool = False
     loss: bool = True
+    recompute: str = "none"
 
     def layout(self) -> Layout:
         """Its degrees."""
@@ -94,6 +95,7 @@ class Case(NamedTuple):
         words += [] if self.tied else ["untied"]
         words += ["sequence"] if self.sequence else []
         words += [] if self.loss else ["whole logits"]
+        words += [] if self.recompute == "none" else [f"recompute {self.recompute}"]
         return ", ".join((*words, f"{SAMPLES // self.data // self.micro} forwards"))
 
 
@@ -118,6 +120,21 @@ def cases() -> Iterator[Case]:
                         yield Case(ranks, strategy, shard, micro)
     yield from pipelines()
     yield from inner_cases()
+    yield from recomputed()
+
+
+def recomputed() -> Iterator[Case]:
+    """Blocks that are made again in backward."""
+    for mode in ("full", "every", "selective"):
+        yield Case(1, "ddp", 0, 4, recompute=mode)
+        yield Case(2, "ddp", 0, 2, recompute=mode)
+        yield Case(2, "full", 0, 2, recompute=mode)
+        yield Case(2, "ddp", 0, 2, tensor=2, recompute=mode)
+        yield Case(2, "full", 0, 2, tensor=2, sequence=True, recompute=mode)
+        yield Case(1, "ddp", 0, 4, context=2, recompute=mode)
+        for name, virtual in (("1f1b", 1), ("zero_bubble", 2), ("zbv", 2)):
+            yield Case(1, "ddp", 0, 2, pipeline=2, schedule=name, virtual=virtual, recompute=mode)
+        yield Case(2, "full", 0, 2, pipeline=2, recompute=mode)
 
 
 def inner_cases() -> Iterator[Case]:
@@ -184,7 +201,7 @@ def updates(rank: int, count: int, case: Case, dtype: str, optimizer: str) -> Nu
     model = MODELS["gpt"](Model(**{**vars(MODEL), "tied": case.tied}), VOCABULARY).to(DTYPES[dtype])
     optim = {**OPTIMIZERS, **MORE_OPTIMIZERS, **BF16}[optimizer]
     layout = case.layout()
-    cut = parallelize(model, token_loss, layout, case.settings(), CPU)
+    cut = parallelize(model, token_loss, layout, case.settings(), CPU, memory=Memory(recompute=case.recompute))
     policy = Policy(DTYPES[dtype], DTYPES[dtype], None, None)
     step = Step(cut, build_optimizer(model, optim, CPU, cut.spread), policy, CPU, clip=optim.clip)
     outcomes = []
