@@ -4,8 +4,10 @@ p ranks, m micro-batches, v stages a rank. Sources: GPipe (Huang et al., 2019), 
 et al., 2021), zero bubble (Qi et al., 2023), DualPipeV (DeepSeek-AI, 2024).
 """
 
-INTERLEAVED = ("interleaved1f1b", "interleavedzerobubble", "loopedbfs")
-TWO_STAGES = ("zbvzerobubble", "dualpipev")  # of each rank, in a V
+INTERLEAVED = ("interleaved", "interleaved1f1b", "zerobubble", "interleavedzerobubble")
+ZERO_BUBBLE = ("zerobubble", "interleavedzerobubble")
+V_SHAPED = ("zbv", "zbvzerobubble")
+TWO_STAGES = (*V_SHAPED, "dualpipev")  # of each rank, in a V
 
 
 def plain(schedule: str) -> str:
@@ -16,7 +18,7 @@ def plain(schedule: str) -> str:
 def stages_per_rank(schedule: str, virtual: int) -> int:
     """Stages of the model on each rank."""
     name = plain(schedule)
-    if name in TWO_STAGES or name == "zbv":
+    if name in TWO_STAGES:
         return 2
     return max(2, virtual) if name in INTERLEAVED else 1
 
@@ -30,9 +32,9 @@ def idle_share(schedule: str, ranks: int, forwards: int, virtual: int = 1) -> tu
         return 0.0, 0.0
     name = plain(schedule)
     waits = (ranks - 1) / stages_per_rank(schedule, virtual)
-    if name == "interleavedzerobubble":
+    if name in ZERO_BUBBLE:
         waits /= 3
-    elif name in ("zbvzerobubble", "zbv"):
+    elif name in V_SHAPED:
         waits = 0.0
     elif name == "dualpipev":
         # (p/2 - 1) of a forward and a backward overlapped, less three weight passes: never below nothing
@@ -46,13 +48,13 @@ def in_flight(schedule: str, ranks: int, stage: int, forwards: int, virtual: int
     if ranks == 1:
         return 1
     name = plain(schedule)
-    if name in ("gpipe", "loopedbfs"):
+    if name == "gpipe":
         return forwards
-    if name in ("interleaved1f1b", "interleavedzerobubble"):
+    if name in INTERLEAVED:
         stages = stages_per_rank(schedule, virtual)
         warm = 2 * (ranks - stage - 1) + (stages - 1) * ranks + 1
         return min(forwards, -(-warm // stages))
-    if name in ("zbvzerobubble", "zbv"):
+    if name in V_SHAPED:
         return min(forwards, ranks)
     if name == "dualpipev":
         return min(forwards, ranks + 1)
