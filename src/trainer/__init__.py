@@ -1,12 +1,12 @@
 """The trainer as a library, for a loop of your own: no run file is needed, and nothing is imported before it is used.
 
-    layout = trainer.Layout(shard=8)                                # who does what: pipeline x replicate x shard x ...
+    layout = trainer.Layout(shard=8)
     cut = trainer.parallelize(model, loss, layout, trainer.Parallel(strategy="full"), device)
     optimizers = trainer.build_optimizer(model, trainer.Optim(lr=3e-4), device)
     policy = trainer.make_policy(trainer.Precision(), "bf16", device)
     train_step = trainer.Step(cut, optimizers, policy, device, clip=1.0)
-    outcome = train_step([(batch, samples), ...], divisor, 1.0, False)  # one update; loss and norm are those of all ranks
-    trainer.save_model(folder, model)                               # whole, whatever the layout; all ranks call it
+    outcome = train_step([(batch, samples), ...], divisor, 1.0, False)  # loss and norm are those of all ranks
+    trainer.save_model(folder, model)  # whole, whatever the layout; all ranks call it
 
 `loss(model, batch)` gives (sum over counted items, their number), both scalars. `examples/own_loop.py` is a whole one.
 """
