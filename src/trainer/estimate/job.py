@@ -79,10 +79,15 @@ class Job:
         """A rank keeps parts of the weights."""
         return self.strategy in ("full", "gradients")
 
+    @property
+    def parts(self) -> int:
+        """Ranks that keep one copy of the weights between them: those of one sequence are among them."""
+        return self.layout.shard * self.layout.context if self.sharded else 1
+
     def replaced(self, layout: Layout, **changes: object) -> "Job":
         """The same run, cut otherwise."""
         values = {name: value for name, value in self.__dict__.items() if name != "layout"} | changes
-        return Job(layout=layout, **values)  # type: ignore[arg-type]  # names and types are those of this very class
+        return Job(layout=layout, **values)
 
 
 def job_of(config: Config, layout: Layout, micro: int, forwards: int) -> Job:
