@@ -73,7 +73,7 @@ def on_ranks(count: int, function: Callable[..., Any], *arguments: Any) -> list[
 
 
 @atexit.register
-def close_pools() -> None:
+def close_all() -> None:
     """Ends all ranks."""
     for pool in _pools.values():
         pool.close()
