@@ -17,34 +17,75 @@ from trainer.precision import Policy
 from trainer.schema import Model, Optim, Parallel
 from trainer.step import Step
 
-UPDATES, SAMPLES, SEQUENCE, VOCABULARY = 5, 16, 12, 61
+UPDATES, SAMPLES, SEQUENCE, VOCABULARY = 5, 16, 12, 64
 CPU = torch.device("cpu")
 DTYPES = {"fp64": torch.float64, "fp32": torch.float32}
 OPTIMIZERS = {
     "sgd": Optim(name="sgd", lr=0.5, momentum=0.9, weight_decay=0.01, clip=0.5),
     "adamw": Optim(name="adamw", lr=0.01, weight_decay=0.1, clip=0.5),
 }
-MODEL = Model(kind="gpt", layers=2, width=16, heads=2, tied=True)
+MODEL = Model(kind="gpt", layers=8, width=16, heads=4, tied=True)
 
 
 class Case(NamedTuple):
-    """A layout: ranks, what each keeps, ranks to a copy (0: all), samples a forward."""
+    """A layout: data ranks, what each keeps, ranks to a copy (0: all), samples a forward; the other degrees; the
+    schedule of a pipeline and its stages on each rank."""
 
-    ranks: int
+    data: int
     strategy: str
     shard: int
     micro: int
+    pipeline: int = 1
+    context: int = 1
+    tensor: int = 1
+    schedule: str = "1f1b"
+    virtual: int = 1
+    tied: bool = True
+    sequence: bool = False
+    loss: bool = True
 
     def layout(self) -> Layout:
         """Its degrees."""
-        shard = (self.shard or self.ranks) if self.strategy != "ddp" else 1
-        return Layout(replicate=self.ranks // shard, shard=shard)
+        shard = (self.shard or self.data) if self.strategy in ("gradients", "full") else 1
+        return Layout(
+            pipeline=self.pipeline,
+            replicate=self.data // shard,
+            shard=shard,
+            context=self.context,
+            tensor=self.tensor,
+        )
+
+    @property
+    def ranks(self) -> int:
+        """All of them."""
+        return self.layout().world_size
+
+    def settings(self) -> Parallel:
+        """As the section of a run file."""
+        return Parallel(
+            strategy=self.strategy,
+            shard=self.shard,
+            pipeline=self.pipeline,
+            context=self.context,
+            tensor=self.tensor,
+            schedule=self.schedule,
+            virtual=self.virtual,
+            sequence_parallel=self.sequence,
+            loss_parallel=self.loss,
+        )
 
     @property
     def name(self) -> str:
         """As in the table."""
-        cut = f" {self.ranks // self.shard} x {self.shard}" if self.shard else ""
-        return f"{self.strategy}{cut}, {self.ranks} ranks, {SAMPLES // self.ranks // self.micro} forwards"
+        cut = f" {self.data // self.shard} x {self.shard}" if self.shard else f" {self.data}"
+        words = [f"{self.strategy}{cut}"] if self.data > 1 else []
+        if self.pipeline > 1:
+            words.append(f"pipeline {self.pipeline}{f' x {self.virtual}' if self.virtual > 1 else ''} {self.schedule}")
+        words += [f"{name} {size}" for name, size in (("context", self.context), ("tensor", self.tensor)) if size > 1]
+        words += [] if self.tied else ["untied"]
+        words += ["sequence"] if self.sequence else []
+        words += [] if self.loss else ["whole logits"]
+        return ", ".join((*words, f"{SAMPLES // self.data // self.micro} forwards"))
 
 
 class Numbers(NamedTuple):
@@ -60,44 +101,94 @@ def cases() -> Iterator[Case]:
     for ranks in (2, 4, 8):
         for micro in (1, 2):
             yield Case(ranks, "ddp", 0, micro)
+            yield Case(ranks, "optimizer", 0, micro)
             for strategy in ("gradients", "full"):
                 yield Case(ranks, strategy, 0, micro)
                 for shard in (2, 4):
                     if shard < ranks:
                         yield Case(ranks, strategy, shard, micro)
+    yield from pipelines()
+    yield from inner_cases()
 
 
-def one_process(dtype: str, optimizer: str) -> Numbers:
+def inner_cases() -> Iterator[Case]:
+    """Those in which ranks share samples: the matrices, the tokens or both are cut."""
+    for tensor in (2, 4):
+        for sequence in (False, True):
+            for loss in (False, True):
+                yield Case(1, "ddp", 0, 4, tensor=tensor, sequence=sequence, loss=loss)
+    for context in (2, 4):
+        yield Case(1, "ddp", 0, 4, context=context)
+        yield Case(1, "full", 0, 4, context=context)
+    yield Case(2, "ddp", 0, 4, context=2)
+    yield Case(2, "full", 2, 4, context=2)
+    for sequence in (False, True):
+        for strategy in ("ddp", "gradients", "full"):
+            yield Case(2, strategy, 0, 4, tensor=2, sequence=sequence)
+            yield Case(4, strategy, 0, 2, tensor=2, sequence=sequence)
+        yield Case(4, "full", 2, 2, tensor=2, sequence=sequence)
+        yield Case(2, "full", 2, 4, tensor=4, sequence=sequence)
+        yield Case(1, "ddp", 0, 4, context=2, tensor=2, sequence=sequence)
+        yield Case(2, "ddp", 0, 4, context=2, tensor=2, sequence=sequence)
+        yield Case(2, "full", 0, 4, context=2, tensor=2, sequence=sequence)
+
+
+def pipelines() -> Iterator[Case]:
+    """Every schedule, alone and over data ranks; layer after layer as the pipeline of one micro-batch."""
+    schedules = (("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("zero_bubble", 2), ("zbv", 2), ("dualpipev", 2))
+    yield Case(1, "ddp", 0, 16, pipeline=4, schedule="gpipe")
+    yield Case(1, "ddp", 0, 2, pipeline=2, schedule="zero_bubble", virtual=4)
+    for name, virtual in schedules:
+        for ranks in (2, 4):
+            yield Case(1, "ddp", 0, 2, pipeline=ranks, schedule=name, virtual=virtual)
+        yield Case(1, "ddp", 0, 2, pipeline=2, schedule=name, virtual=virtual, tied=False)
+        yield Case(2, "ddp", 0, 1, pipeline=2, schedule=name, virtual=virtual)
+        # two stages of one rank that share a weight cannot both be sharded
+        tied = name not in ("zbv", "dualpipev")
+        for strategy in ("gradients", "full"):
+            yield Case(2, strategy, 0, 1, pipeline=2, schedule=name, virtual=virtual, tied=tied)
+    for name, virtual in (("1f1b", 1), ("interleaved", 2), ("zero_bubble", 2)):
+        yield Case(4, "full", 2, 1, pipeline=2, schedule=name, virtual=virtual)
+        yield Case(2, "full", 0, 1, pipeline=4, schedule=name, virtual=virtual)
+        yield Case(2, "ddp", 0, 1, pipeline=4, schedule=name, virtual=virtual)
+
+
+def one_process(dtype: str, optimizer: str, tied: bool = True) -> Numbers:
     """What all are compared with."""
-    return updates(0, 1, Case(1, "ddp", 0, 4), dtype, optimizer)
+    return updates(0, 1, Case(1, "ddp", 0, 4, tied=tied), dtype, optimizer)
 
 
 def on(case: Case, dtype: str, optimizer: str) -> Numbers:
-    """On that many ranks; what rank 0 has."""
-    found: Numbers = on_ranks(case.ranks, updates, case, dtype, optimizer)[0]
-    return found
+    """On that many ranks; the weights of all of them, which have to be the same where several have them."""
+    found: list[Numbers] = on_ranks(case.ranks, updates, case, dtype, optimizer)
+    weights: dict[str, Tensor] = {}
+    for each in found:
+        assert each.losses == found[0].losses and each.norms == found[0].norms, "the ranks do not agree"
+        for name, value in each.weights.items():
+            assert torch.equal(weights.setdefault(name, value), value), f"the ranks differ in {name}"
+    return Numbers(found[0].losses, found[0].norms, weights)
 
 
 def updates(rank: int, count: int, case: Case, dtype: str, optimizer: str) -> Numbers:
     """One rank of it."""
     torch.manual_seed(7)
-    model = MODELS["gpt"](MODEL, VOCABULARY).to(DTYPES[dtype])
+    model = MODELS["gpt"](Model(**{**vars(MODEL), "tied": case.tied}), VOCABULARY).to(DTYPES[dtype])
     optim = OPTIMIZERS[optimizer]
-    settings = Parallel(strategy=case.strategy, shard=case.shard)
-    cut = parallelize(model, token_loss, case.layout(), settings, CPU)
+    layout = case.layout()
+    cut = parallelize(model, token_loss, layout, case.settings(), CPU)
     policy = Policy(DTYPES[dtype], DTYPES[dtype], None, None)
-    step = Step(cut, build_optimizer(model, optim, CPU), policy, CPU, clip=optim.clip)
+    step = Step(cut, build_optimizer(model, optim, CPU, cut.spread), policy, CPU, clip=optim.clip)
     outcomes = []
     for update in range(UPDATES):
-        batches = [(batch(update, part), case.micro) for part in parts(rank, count, case.micro)]
+        batches = [(batch(update, part), case.micro) for part in parts(layout.data_index(rank), case.data, case.micro)]
         outcomes.append(step(batches, float(SAMPLES * SEQUENCE), 1.0, False))
     weights = {name: whole(value) for name, value in model.state_dict().items()}
     return Numbers([each.loss for each in outcomes], [each.grad_norm for each in outcomes], weights)
 
 
-def parts(rank: int, count: int, micro: int) -> list[range]:
-    """The samples of each of this rank's forwards."""
-    return [range(first, first + micro) for first in range(rank * micro, SAMPLES, count * micro)]
+def parts(index: int, count: int, micro: int) -> list[range]:
+    """The samples of each forward of data rank `index` of `count`."""
+    return [range(first, first + micro) for first in range(index * micro, SAMPLES, count * micro)]
 
 
 def batch(update: int, samples: range) -> dict[str, Tensor]:

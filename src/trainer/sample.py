@@ -55,6 +55,8 @@ def _sample(
     found: list[int] = []
     for _ in range(tokens):
         logits = model(given, cache=cache)[0, -1].float()
+        if hasattr(logits, "full_tensor"):  # cut over the vocabulary
+            logits = logits.full_tensor()
         if temperature == 0:
             chosen = logits.argmax().view(1)
         else:

@@ -48,7 +48,9 @@ def doubt(config: Config) -> str:
     for name, value in own.items():
         if value:
             return f"{name} is code of your own: nobody has proven what it needs (start.policy = fast: all the same)"
-    if config.parallel.strategy != "ddp":
+    if config.data.images:
+        return "models of images are not proven to need none of them (start.policy = fast: all the same)"
+    if config.parallel.strategy != "ddp" or config.parallel.tensor > 1 or config.parallel.context > 1:
         return "DTensor, which shards the model, needs all of them"
     if config.run.device != "cpu" and startup.accelerator_present():
         return "not proven on an accelerator (start.policy = fast: all the same)"

@@ -107,7 +107,7 @@ def test_ranks_of_one_tensor_group_are_neighbours_and_see_the_same_samples() -> 
     ("changes", "what", "fix"),
     [
         ({"parallel__strategy": "full", "parallel__shard": "5"}, "no whole number of copies", "--parallel.shard 4"),
-        ({"parallel__shard": "2"}, "strategy ddp shards nothing", "--parallel.strategy full"),
+        ({"parallel__shard": "2"}, "strategy ddp shards no weights", "--parallel.strategy full"),
     ],
 )
 def test_what_does_not_come_out_even_is_refused(changes: dict[str, str], what: str, fix: str) -> None:

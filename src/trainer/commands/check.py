@@ -1,18 +1,36 @@
-"""`trainer check`: what a run file means, without training and without torch."""
+"""`trainer check`: what a run file means and what it will need, without training and without torch."""
 
-from trainer.arguments import split, whole
+import json
+
+from trainer.arguments import Arguments, split, whole
 from trainer.commands.train import resolve_run
-from trainer.config import global_batch, to_toml
+from trainer.config import Resolved, global_batch, to_toml
+from trainer.mesh import BatchPlan, Layout, plan_layout
 from trainer.refuse import refuse_early
+from trainer.schema import Config
 
-HELP = """usage: trainer check [RUN.toml] [--section.key VALUE ...] [--world N]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from trainer.estimate.job import Job
+    from trainer.estimate.parts import Parts
+    from trainer.estimate.suggest import Suggestion
 
-Validates a run file and prints every setting with where it came from, then the batch arithmetic for N ranks
-(default 1). Without a run file: the embedded default run. The output is itself a valid run file.
+HELP = """usage: trainer check [RUN.toml] [--section.key VALUE ...] [--world N] [--memory SIZE] [--measure] [--json]
+
+Validates a run file and prints every setting with where it came from, then what follows for N ranks (default 1): the
+mesh, batch sizes, bytes per rank at the peak of an update, bytes that a rank sends, idle time of a pipeline. Nothing is
+trained, no device is needed. Without a run file: the embedded default run. The output is itself a valid run file.
+
+  --world N        ranks, also many more than there are here
+  --memory SIZE    memory of a device, such as 80GiB: suggests layouts of N ranks that fit
+  --measure        memory by torch's tracker on tensors without content, instead of by formula; what a model of your
+                   own needs is always found so
+  --json           all of it as JSON
 
 examples:
   trainer check run.toml
-  trainer check run.toml --world 8 --batch.size 256 > resolved.toml"""
+  trainer check run.toml --world 8 --batch.size 256 > resolved.toml
+  trainer check run.toml --world 4096 --memory 80GiB --run.device cuda"""
 
 
 def run(arguments: list[str]) -> int:
@@ -20,29 +38,127 @@ def run(arguments: list[str]) -> int:
     if "--help" in arguments or "-h" in arguments:
         print(HELP)
         return 0
-    given = split(arguments, {"world": True}, 1, "check")
+    given = split(arguments, {"world": True, "memory": True, "measure": False, "json": False}, 1, "check")
     world = whole(given.flags, "world", 1, 1)
     resolved = resolve_run(given.places, given.settings)
     config = resolved.config
     plan = refuse_early(config, world)
-    if not config.data.dataset:
+    if config.data.images:
+        from trainer.data.images import find_images
+
+        find_images(config.data)
+    elif not config.data.dataset:
         from trainer.data.sources import resolve_files
 
         resolve_files(config.data)
+    found = Findings(config, plan, plan_layout(config, world), given)
+    if "json" in given.flags:
+        print(json.dumps(found.to_dict(resolved)))
+        return 0
     print(to_toml(resolved), end="")
     print()
-    print(f"# ranks                {world}")
-    print(f"# global batch         {plan.size} samples = {world} ranks x {plan.accumulation} forwards x {plan.micro}")
-    if not config.data.dataset:
-        print(f"# tokens per update    {global_batch(config) * config.data.sequence:,}")
-    if not config.model.build and (config.model.kind != "gpt" or _vocabulary(config.data.tokenizer)):
-        from trainer.models.check import count_parameters
-
-        vocabulary = config.model.vocabulary or _vocabulary(config.data.tokenizer)
-        print(f"# parameters           {count_parameters(config.model, vocabulary):,}")
+    for line in found.lines():
+        print(f"# {line}")
     return 0
 
 
-def _vocabulary(tokenizer: str) -> int:
-    """Known without reading a file for bytes only."""
-    return 257 if tokenizer == "bytes" else 0
+class Findings:
+    """What a configuration means on `layout`. `parts` is None where the model's size is not known."""
+
+    def __init__(self, config: Config, plan: BatchPlan, layout: Layout, given: Arguments) -> None:
+        from trainer.estimate.job import job_of
+
+        self.config = config
+        self.plan = plan
+        self.layout = layout
+        self.vocabulary = config.model.vocabulary or (257 if config.data.tokenizer == "bytes" else 0)
+        self.job: Job = job_of(config, layout, plan.micro, plan.accumulation)
+        self.parts: Parts | None = None
+        self.measured: dict[str, int] | None = None
+        self.suggested: list[Suggestion] = []
+        self.room = 0
+        if not config.model.build and (config.model.kind != "gpt" or self.vocabulary):
+            from trainer.estimate.parts import parts_of
+
+            self.parts = parts_of(config.model, self.vocabulary, self.job, masked=config.data.mask_documents)
+        if "memory" in given.flags:
+            self._suggest(given.flags["memory"])
+        if config.model.build or "measure" in given.flags:
+            self._measure()
+
+    def _suggest(self, memory: str) -> None:
+        from trainer.errors import UserError
+        from trainer.estimate.report import parse_size
+        from trainer.estimate.suggest import suggestions
+
+        self.room = parse_size(memory, "--memory")
+        if self.parts is None:
+            raise UserError(
+                "layouts are suggested for built-in models of a known vocabulary only",
+                "--model.vocabulary N; for a model of your own compare layouts with --world N and settings",
+                2,
+            )
+        model, batch = self.config.model, global_batch(self.config)
+        self.suggested = suggestions(self.job, model, self.vocabulary, self.layout.world_size, self.room, batch)
+
+    def _measure(self) -> None:
+        from trainer.needs import need
+
+        need("torch", "numpy")
+        from trainer.estimate.measure import measure
+
+        self.measured = measure(self.config, self.layout, self.plan, self.vocabulary)
+
+    def lines(self) -> list[str]:
+        """For people."""
+        from trainer.estimate import report
+        from trainer.estimate.job import device_of
+
+        plan, layout = self.plan, self.layout
+        shape = " x ".join(f"{name} {size}" for name, size in layout.shape().items() if size > 1)
+        found = [f"ranks                {layout.world_size}" + (f" = {shape}" if shape else "")]
+        found.append(
+            f"global batch         {plan.size} samples = {plan.data_ranks} ranks x {plan.accumulation} forwards"
+            f" x {plan.micro}"
+        )
+        if not self.config.data.dataset:
+            found.append(f"tokens per update    {global_batch(self.config) * self.config.data.sequence:,}")
+        if self.parts is not None:
+            found.append(f"parameters           {self.parts.weights:,}")
+            found.append(f"formats              {self.job.formats.compute} on {device_of(self.config)}")
+            found += report.lines(self.job, self.parts)
+        elif not self.config.model.build:
+            found.append("memory, traffic      known with --model.vocabulary N: the tokenizer's file was not read")
+        if self.measured is not None:
+            found.append(f"measured             {report.size(self.measured['total'])} at the peak of a rank")
+            found += [
+                f"  {name:<18} {size:,}" if name == "numbers of weights" else f"  {name:<18} {report.size(size)}"
+                for name, size in self.measured.items()
+                if name != "total" and size
+            ]
+        if self.room:
+            found += report.table(self.suggested, layout.world_size, self.room)
+        return found
+
+    def to_dict(self, resolved: Resolved) -> dict[str, object]:
+        """For programs."""
+        from trainer.config import keys
+        from trainer.estimate import report
+
+        values: dict[str, dict[str, object]] = {}
+        for section, key, _ in keys():
+            values.setdefault(section, {})[key] = getattr(getattr(self.config, section), key)
+        result: dict[str, object] = {
+            "config": values,
+            "origins": {name: origin for name, origin in resolved.origins.items() if origin != "default"},
+            "layout": self.layout.shape(),
+            "world": self.layout.world_size,
+            "batch": dict(self.plan.__dict__),
+        }
+        if self.parts is not None:
+            result["estimate"] = report.to_dict(self.job, self.parts)
+        if self.measured is not None:
+            result["measured"] = self.measured
+        if self.room:
+            result["suggestions"] = [each.to_dict() for each in self.suggested]
+        return result

@@ -1,15 +1,20 @@
 """Decoder-only transformer: pre-norm RMSNorm, rotary positions, SwiGLU, grouped-query attention."""
 
-from typing import cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainer.errors import UserError
 from trainer.models.attention import Attention, LayerCache, Rotary
 from trainer.models.check import check_model, hidden_width, key_value_heads, vocabulary_size
 from trainer.models.layers import BigramEmbedding, Embedding, Linear, RMSNorm, SwiGLU
 from trainer.schema import Model
+
+if TYPE_CHECKING:
+    from trainer.models.plan import Plan
 
 
 class Cache:
@@ -19,20 +24,33 @@ class Cache:
         self.layers = [LayerCache(length) for _ in range(layers)]
         self.batch = batch
         self.length = length
-        self.used = 0
         self.last: Tensor | None = None
+
+    def forget(self, count: int, last: Tensor) -> None:
+        """Drops the newest `count` tokens, which were padding; `last` (B, 1) is the one before them."""
+        self.last = last
+        for layer in self.layers:
+            layer.used -= count
 
 
 class Block(nn.Module):
     """x + attention(norm(x)), then x + swiglu(norm(x)); (B, S, width) in and out."""
 
     def __init__(
-        self, width: int, heads: int, kv_heads: int, hidden: int, qk_norm: bool, dropout: float, scale: float
+        self,
+        width: int,
+        heads: int,
+        kv_heads: int,
+        hidden: int,
+        qk_norm: bool,
+        dropout: float,
+        scale: float,
+        causal: bool = True,
     ) -> None:
         super().__init__()
         self.dropout = dropout
         self.attention_norm = RMSNorm(width)
-        self.attention = Attention(width, heads, kv_heads, qk_norm, scale)
+        self.attention = Attention(width, heads, kv_heads, qk_norm, scale, causal)
         self.feed_forward_norm = RMSNorm(width)
         self.feed_forward = SwiGLU(width, hidden, scale)
 
@@ -46,8 +64,32 @@ class Block(nn.Module):
         return functional.dropout(x, self.dropout) if self.dropout and self.training else x
 
 
+TENSOR = {
+    "embedding": "vocabulary",
+    "bigram": "vocabulary",
+    "blocks.*.attention_norm": "sequence",
+    "blocks.*.attention": "whole",
+    "blocks.*.attention.query": "column",
+    "blocks.*.attention.key": "column",
+    "blocks.*.attention.value": "column",
+    "blocks.*.attention.query_norm": "heads",
+    "blocks.*.attention.key_norm": "heads",
+    "blocks.*.attention.output": "row",
+    "blocks.*.feed_forward_norm": "sequence",
+    "blocks.*.feed_forward": "whole",
+    "blocks.*.feed_forward.gate": "column",
+    "blocks.*.feed_forward.up": "column",
+    "blocks.*.feed_forward.down": "row",
+    "norm": "sequence",
+    "output": "vocabulary",
+}
+
+
 class GPT(nn.Module):
     """Logits (B, S, vocabulary) of the token after each of `tokens` (B, S).
+
+    `part` (index, count): which of how many equal parts of the tokens this rank computes, where several share a
+    sequence; logits are those of its part. `multiple`: by what the tokens of a forward divide.
 
     Weights are drawn from torch's global generator in the order of the modules. `output_layers` names the submodules
     that map to the vocabulary, for optimizers that treat them apart.
@@ -71,7 +113,10 @@ class GPT(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        self.width = width
         self.dropout = dropout
+        self.part = (0, 1)
+        self.multiple = 1
         self.rotary = Rotary(width // heads, rope_base)
         deviation = 0.02
         self.embedding = Embedding(vocabulary, width, deviation)
@@ -98,7 +143,25 @@ class GPT(nn.Module):
 
     def new_cache(self, batch: int, length: int) -> Cache:
         """An empty cache for `batch` texts of up to `length` tokens."""
-        return Cache(len(self.blocks), batch, length)
+        return Cache(len(self.blocks), batch, length + self.multiple - 1)
+
+    def cut_tokens(self, index: int, count: int, gather: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
+        """From now on this rank computes part `index` of `count` of the tokens; `gather`: see Attention. With a cache
+        it computes all."""
+        self.part = (index, count)
+        for block in self.blocks:
+            cast(Block, block).attention.gather = gather
+
+    def own_tokens(self, x: Tensor) -> Tensor:
+        """Of (B, S, ...) what belongs to this rank's part of the tokens."""
+        index, count = self.part
+        if x.shape[1] % count:
+            raise UserError(
+                f"sequences of {x.shape[1]} tokens do not divide into {count} equal parts",
+                "let the data give others, or change parallel.context",
+                2,
+            )
+        return x if count == 1 else x.unflatten(1, (count, -1))[:, index]
 
     def forward(self, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """`documents` (B, S): number of each token's document; tokens see only their own document. With a `cache`,
@@ -106,33 +169,72 @@ class GPT(nn.Module):
 
         Raises ValueError for documents together with a cache, or for more tokens than the cache has room for.
         """
-        start, end = 0, tokens.shape[1]
-        if cache is not None:
-            start, end = self._check_cache(tokens, documents, cache)
-        x = self._embed(tokens, documents, cache.last if cache is not None else None)
-        rotations = self.rotary.table(start, end, x.device, x.dtype)
-        mask = _mask(tokens, documents, start)
-        for layer, block in enumerate(self.blocks):
-            x = block(x, rotations, mask, cache.layers[layer] if cache is not None else None)
-        if cache is not None:
-            cache.used, cache.last = end, tokens[:, -1:]
-        return cast(Tensor, self.output(self.norm(x)))
+        layers = range(len(self.blocks))
+        padding = -tokens.shape[1] % self.multiple
+        if cache is None or not padding:
+            return self.end(self.middle(self.begin(tokens, documents, cache), layers, tokens, documents, cache))
+        padded = functional.pad(tokens, (0, padding))  # behind all that counts, which does not see it
+        logits = self.end(self.middle(self.begin(padded, documents, cache), layers, padded, documents, cache))
+        cache.forget(padding, tokens[:, -1:])
+        return logits[:, : tokens.shape[1]]
 
-    def _embed(self, tokens: Tensor, documents: Tensor | None, previous: Tensor | None) -> Tensor:
-        x = self.embedding(tokens)
+    def plan(self) -> "Plan":
+        """Where it may be cut."""
+        from trainer.models.plan import Plan
+
+        absent = {"bigram"} if self.bigram is None else set()
+        if cast(Block, self.blocks[0]).attention.query_norm is None:
+            absent |= {"blocks.*.attention.query_norm", "blocks.*.attention.key_norm"}
+        return Plan(
+            [f"blocks.{layer}" for layer in range(len(self.blocks))],
+            begin="begin",
+            middle="middle",
+            end="end",
+            hidden="hidden",
+            first=("embedding", "bigram"),
+            last=("norm", "output"),
+            tensor={name: word for name, word in TENSOR.items() if name not in absent},
+        )
+
+    def begin(self, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        """What goes into the first block: (B, S, width)."""
+        previous = None
+        if cache is not None:
+            _positions(tokens, documents, cache, 0)
+            previous, cache.last = cache.last, tokens[:, -1:]
+        own = self.own_tokens if cache is None else _all
+        x = self.embedding(own(tokens))
         if self.bigram is not None:
-            x = x + self.bigram(tokens, documents, previous)
+            x = x + self.bigram(own(self.bigram.row_of(tokens, documents, previous)))
         return functional.dropout(x, self.dropout) if self.dropout and self.training else cast(Tensor, x)
 
-    def _check_cache(self, tokens: Tensor, documents: Tensor | None, cache: Cache) -> tuple[int, int]:
-        if documents is not None:
-            raise ValueError("a cache holds one text per row: documents cannot be told apart in it")
-        end = cache.used + tokens.shape[1]
-        if end > cache.length or tokens.shape[0] != cache.batch:
-            raise ValueError(
-                f"the cache is for {cache.batch} texts of {cache.length} tokens, not {tokens.shape[0]} of {end}"
-            )
-        return cache.used, end
+    def middle(
+        self, x: Tensor, layers: range, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None
+    ) -> Tensor:
+        """Some of the blocks, after another: (B, S, width) in and out."""
+        start, end = _positions(tokens, documents, cache, layers.start)
+        rotations = self.rotary.table(start, end, x.device, x.dtype)
+        if cache is None and self.part[1] > 1:
+            length = end // self.part[1]
+            first = self.part[0] * length
+            rotations = rotations[first : first + length]
+            mask: Tensor | None = _mask_of_part(tokens, documents, first, length)
+        else:
+            mask = _mask(tokens, documents, start)
+        for layer in layers:
+            x = self.blocks[layer](x, rotations, mask, cache.layers[layer] if cache is not None else None)
+        return x
+
+    def end(self, x: Tensor) -> Tensor:
+        """Logits, of what the last block gives."""
+        return cast(Tensor, self.output(self.norm(x)))
+
+    def hidden(
+        self, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None
+    ) -> tuple[tuple[int, ...], torch.dtype]:
+        """Shape and type of what goes from block to block."""
+        parts = self.multiple * (self.part[1] if cache is None else 1)
+        return (tokens.shape[0], tokens.shape[1] // parts, self.width), next(self.parameters()).dtype
 
 
 def build_gpt(model: Model, *, vocabulary: int) -> GPT:
@@ -153,6 +255,21 @@ def build_gpt(model: Model, *, vocabulary: int) -> GPT:
     )
 
 
+def _positions(tokens: Tensor, documents: Tensor | None, cache: Cache | None, layer: int) -> tuple[int, int]:
+    """Positions of the tokens, start and end; `layer`: whose keys and values are counted."""
+    if cache is None:
+        return 0, tokens.shape[1]
+    if documents is not None:
+        raise ValueError("a cache holds one text per row: documents cannot be told apart in it")
+    used = cache.layers[layer].used
+    end = used + tokens.shape[1]
+    if end > cache.length or tokens.shape[0] != cache.batch:
+        raise ValueError(
+            f"the cache is for {cache.batch} texts of {cache.length} tokens, not {tokens.shape[0]} of {end}"
+        )
+    return used, end
+
+
 def _mask(tokens: Tensor, documents: Tensor | None, start: int) -> Tensor | None:
     """Bool mask for scaled_dot_product_attention; None where plain causal attention is meant."""
     length = tokens.shape[1]
@@ -162,3 +279,16 @@ def _mask(tokens: Tensor, documents: Tensor | None, start: int) -> Tensor | None
     if start == 0 or length == 1:
         return None
     return torch.ones(length, start + length, dtype=torch.bool, device=tokens.device).tril_(start)
+
+
+def _mask_of_part(tokens: Tensor, documents: Tensor | None, first: int, length: int) -> Tensor:
+    """The rows of the mask for `length` tokens from position `first` on, over the keys of all (B, S) tokens."""
+    rows = torch.ones(length, tokens.shape[1], dtype=torch.bool, device=tokens.device).tril_(first)
+    if documents is None:
+        return rows
+    same = documents[:, first : first + length].unsqueeze(2) == documents.unsqueeze(1)
+    return same.logical_and_(rows).unsqueeze(1)
+
+
+def _all(x: Tensor) -> Tensor:
+    return x

@@ -1,5 +1,6 @@
 """The small layers a GPT is made of. Single-device code; sizes are plain values."""
 
+import sys
 from typing import Any, cast
 
 import torch
@@ -35,7 +36,8 @@ class Embedding(nn.Embedding):
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + epsilon) * weight over the last dimension (Zhang and Sennrich, 2019).
 
-    Low-precision input is normalized in float32 and comes back in its own dtype.
+    Low-precision input is normalized in float32 and comes back in its own dtype. A DTensor, cut along another
+    dimension, comes back as one.
     """
 
     def __init__(self, width: int) -> None:
@@ -48,9 +50,9 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.device.type != "cpu" or torch.compiler.is_compiling():
             return functional.rms_norm(x, (x.shape[-1],), self.weight.to(x.dtype), EPSILON)
-        if x.dtype in (torch.bfloat16, torch.float16):
-            return _normalize(x.float(), self.weight.float()).to(x.dtype)
-        return _normalize(x, self.weight)
+        if type(x) is not Tensor and is_part(x):
+            return _normalize_part(x, self.weight)
+        return _in_its_dtype(x, self.weight)
 
 
 class _Normalize(torch.autograd.Function):
@@ -80,6 +82,27 @@ def _normalize(x: Tensor, weight: Tensor) -> Tensor:
     return cast(Tensor, _Normalize.apply(x, weight))
 
 
+def _in_its_dtype(x: Tensor, weight: Tensor) -> Tensor:
+    if x.dtype in (torch.bfloat16, torch.float16):
+        return _normalize(x.float(), weight.float()).to(x.dtype)
+    return _normalize(x, weight.to(x.dtype))
+
+
+def _normalize_part(x: Any, weight: Any) -> Tensor:
+    """Of DTensors: each rank normalizes the part it has, and has a part of the sum that is the weight's gradient."""
+    from torch.distributed.tensor import DTensor, Partial
+
+    gradient = [Partial() if placement.is_shard() else placement for placement in x.placements]
+    own = _in_its_dtype(x.to_local(), weight.to_local(grad_placements=gradient))
+    return DTensor.from_local(own, x.device_mesh, x.placements, run_check=False)
+
+
+def is_part(value: object) -> bool:
+    """Is this a DTensor? Does not import what could only make one."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(value, module.DTensor)
+
+
 class SwiGLU(nn.Module):
     """down(silu(gate(x)) * up(x)) (Shazeer, 2020)."""
 
@@ -97,7 +120,7 @@ class BigramEmbedding(Embedding):
     """A vector for each pair (previous token, token), found by hash in a table of `rows`.
 
     Row 0 is the first position's, and that of a document's first token where documents are kept apart. The hash is part
-    of what a checkpoint means: it must not change.
+    of what a checkpoint means: it must not change. Called with rows that `row_of` gave.
     """
 
     def __init__(self, rows: int, width: int, vocabulary: int, deviation: float) -> None:
@@ -117,6 +140,3 @@ class BigramEmbedding(Embedding):
         if documents is not None:
             rows[:, 1:] *= documents[:, 1:] == documents[:, :-1]
         return rows
-
-    def forward(self, tokens: Tensor, documents: Tensor | None = None, previous: Tensor | None = None) -> Tensor:
-        return super().forward(self.row_of(tokens, documents, previous))

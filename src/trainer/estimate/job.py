@@ -1,0 +1,130 @@
+"""A run as far as memory and traffic depend on it: sizes, number formats, how it is cut."""
+
+import os
+
+from trainer.config import global_batch
+from trainer.mesh import Layout
+from trainer.schema import Config
+
+BYTES = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
+# state kept for each weight, in numbers of the weight's own size; muon: of a matrix (of all else AdamW's)
+STATES = {"adamw": 2, "muon": 1, "lion": 1, "adafactor": 0}
+
+
+class Formats:
+    """Bytes of one number: `weights` (gradients and optimizer state too), `product` (what matrix products take and
+    give), `attention`, `loss`. `cast`: weights are copied into the product's format for every forward (autocast)."""
+
+    def __init__(self, compute: str, weights: str, attention: str, device: str) -> None:
+        self.compute = compute
+        self.weights = 8 if compute == "fp64" else BYTES[weights]
+        self.product = BYTES[compute]
+        self.cast = self.product < self.weights
+        if attention == "auto":
+            attention = "fp32" if device == "cpu" and compute in ("bf16", "fp16") else compute
+        self.attention = BYTES[attention]
+        self.loss = max(4, self.weights)
+
+    @property
+    def norm(self) -> int:
+        """What a norm keeps: low formats are normalized in fp32."""
+        return max(4, self.weights)
+
+
+class Job:
+    """`micro`: samples of a forward on one rank; `forwards`: micro-batches of an update on one rank."""
+
+    def __init__(
+        self,
+        *,
+        layout: Layout,
+        formats: Formats,
+        micro: int,
+        forwards: int,
+        sequence: int,
+        strategy: str = "ddp",
+        states: int = 2,
+        matrix_states: int = 2,
+        recompute: str = "none",
+        every: int = 2,
+        schedule: str = "1f1b",
+        virtual: int = 1,
+        sequence_parallel: bool = False,
+        gathered: int = 0,
+    ) -> None:
+        self.layout = layout
+        self.formats = formats
+        self.micro = micro
+        self.forwards = forwards
+        self.sequence = sequence
+        self.strategy = strategy
+        self.states = states
+        self.matrix_states = matrix_states
+        self.recompute = recompute
+        self.every = every
+        self.schedule = schedule
+        self.virtual = virtual
+        self.sequence_parallel = sequence_parallel
+        self.gathered = gathered or formats.weights
+
+    @property
+    def tokens(self) -> int:
+        """Tokens (or samples) of a forward on one rank."""
+        return self.micro * self.sequence // self.layout.context
+
+    @property
+    def sharded(self) -> bool:
+        """A rank keeps parts of the weights."""
+        return self.strategy in ("full", "gradients")
+
+    def replaced(self, layout: Layout, **changes: object) -> "Job":
+        """The same run, cut otherwise."""
+        values = {name: value for name, value in self.__dict__.items() if name != "layout"} | changes
+        return Job(layout=layout, **values)  # type: ignore[arg-type]  # names and types are those of this very class
+
+
+def job_of(config: Config, layout: Layout, micro: int, forwards: int) -> Job:
+    """What the run file says."""
+    parallel, precision, memory = config.parallel, config.precision, getattr(config, "memory", None)
+    device = device_of(config)
+    formats = Formats(compute_of(config, device), precision.weights, precision.attention, device)
+    states = STATES.get(config.optim.name, 2)
+    if config.optim.name == "sgd":
+        states = 1 if config.optim.momentum else 0
+    return Job(
+        layout=layout,
+        formats=formats,
+        micro=micro,
+        forwards=forwards,
+        sequence=1 if config.data.dataset and config.model.kind != "gpt" else config.data.sequence,
+        strategy=parallel.strategy,
+        states=2 if config.optim.name == "muon" else states,
+        matrix_states=states,
+        recompute=getattr(memory, "recompute", "none"),
+        every=getattr(memory, "every", 2),
+        schedule=getattr(parallel, "schedule", "1f1b"),
+        virtual=getattr(parallel, "virtual", 1),
+        sequence_parallel=getattr(parallel, "sequence_parallel", False),
+        gathered=formats.product if getattr(precision, "gathered", "fp32") == "compute" else 0,
+    )
+
+
+def device_of(config: Config) -> str:
+    """`run.device`; for auto: cuda where this machine shows one."""
+    if config.run.device != "auto":
+        return config.run.device
+    return "cuda" if os.access("/dev/nvidiactl", os.F_OK) else "cpu"
+
+
+def compute_of(config: Config, device: str) -> str:
+    """`precision.compute`; auto is bf16 on cuda, and on a CPU, where the start of a run measures, taken as fp32."""
+    if config.precision.compute != "auto":
+        return config.precision.compute
+    return "bf16" if device == "cuda" else "fp32"
+
+
+def micro_of(config: Config, layout: Layout) -> tuple[int, int]:
+    """(samples of a forward, forwards of an update) on one rank, rounded down where they do not come out even."""
+    share = max(1, global_batch(config) // layout.data_ranks)
+    micro = min(config.batch.micro or share, share)
+    return micro, max(1, share // micro)

@@ -1,0 +1,142 @@
+"""Memory by torch's tracker: one rank's updates on tensors without content, among ranks that are not there."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed._tools.mem_tracker import MemTracker
+from torch.utils._pytree import tree_map_only
+
+from trainer.backward import LossModule
+from trainer.errors import UserError
+from trainer.estimate.job import compute_of, device_of
+from trainer.mesh import BatchPlan, Layout
+from trainer.models import build_model, choose_loss
+from trainer.optim import build_optimizer
+from trainer.precision import Policy, make_policy
+from trainer.schema import Config
+from trainer.user_code import describe
+
+CPU = torch.device("cpu")
+
+
+def measure(config: Config, layout: Layout, plan: BatchPlan, vocabulary: int) -> dict[str, int]:
+    """Bytes of rank 0 at the peak of its second update: by torch's kinds, and "total"; "numbers of weights" too.
+
+    Two forwards stand for more of them. Nothing is computed and no memory is used; gradients that DDP keeps in buckets
+    are added by formula. Raises UserError where the model cannot be run so.
+    """
+    sharded = config.parallel.strategy in ("full", "gradients") and layout.shard > 1
+    if layout.pipeline * layout.tensor * layout.context > 1:
+        raise UserError(
+            "what is measured is data parallelism only", "leave --measure out, or set the other degrees to 1", 2
+        )
+    device = device_of(config)
+    policy = make_policy(config.precision, compute_of(config, device), torch.device(device))
+    samples = sample_batch(config, plan.micro)
+    forwards = min(2, plan.accumulation)
+    tracker = MemTracker()
+    with _ranks(layout.world_size if sharded else 1), FakeTensorMode(allow_non_fake_inputs=True):
+        model = build_model(config.model, vocabulary=vocabulary)
+        model.to(dtype=policy.weights)  # before anybody tracks: it swaps the tensors
+        tracker.track_external(model)
+        weights = sum(parameter.numel() for parameter in model.parameters())
+        size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+        try:
+            with tracker:
+                _updates(config, layout, model, policy, samples, forwards, tracker, sharded=sharded)
+        except (RuntimeError, NotImplementedError, TypeError) as error:
+            raise UserError(
+                f"the model cannot be measured without content: {describe(error)}",
+                "its forward asks for values of tensors; leave --measure out and watch a short run instead",
+            ) from error
+    peak = tracker.get_tracker_snapshot("peak")[CPU]
+    found = {str(getattr(kind, "value", kind)).lower(): amount for kind, amount in peak.items()}
+    if layout.data_ranks > 1 and not sharded:
+        buckets = size * forwards - (found["gradient"] if forwards == 1 else size)
+        found["gradient"] += buckets
+        found["total"] += buckets
+    return {"numbers of weights": weights, **found}
+
+
+def sample_batch(config: Config, micro: int) -> Any:
+    """`micro` samples as the run's loss takes them: of the user's own data, else tokens without meaning."""
+    if config.data.dataset:
+        from trainer.data.user_dataset import open_user_data
+
+        train, _, _ = open_user_data(config.data, config.run.seed)
+        return train.fetch([index % len(train) for index in range(micro)], 0)
+    tokens = torch.zeros(micro, config.data.sequence + 1, dtype=torch.int64)
+    batch = {"tokens": tokens[:, :-1], "labels": tokens[:, 1:]}
+    return {**batch, "documents": batch["tokens"].clone()} if config.data.mask_documents else batch
+
+
+def _updates(
+    config: Config,
+    layout: Layout,
+    model: nn.Module,
+    policy: Policy,
+    samples: Any,
+    forwards: int,
+    tracker: MemTracker,
+    *,
+    sharded: bool,
+) -> None:
+    """Two updates, of which the second one's peak is kept: then there is optimizer state from the beginning."""
+    if policy.attention is not None and hasattr(model, "attention_dtype"):
+        model.attention_dtype = policy.attention  # type: ignore[assignment]  # a property
+    loss = choose_loss(config.model, model)
+    module: nn.Module = LossModule(model, loss)
+    if sharded:
+        from trainer.parallel import parallelize
+
+        module = parallelize(model, loss, layout, config.parallel, CPU).module
+    optimizers = build_optimizer(model, config.optim, CPU)
+    autocast = policy.autocast("cpu")
+    for _ in range(2):
+        tracker._peak_mem.clear()
+        batches = [_fake(samples) for _ in range(forwards)]
+        for index, batch in enumerate(batches):
+            tracker.reset_mod_stats()
+            with _held_back(model, hold=sharded and index < forwards - 1):
+                with autocast:
+                    total, _ = module(batch)
+                total.backward()
+                del total
+        optimizers.step()
+        optimizers.zero_grad()
+
+
+@contextmanager
+def _held_back(model: nn.Module, *, hold: bool) -> Iterator[None]:
+    if not hold:
+        yield
+        return
+    from trainer.parallel.fsdp import unsynchronized
+
+    with unsynchronized(model):
+        yield
+
+
+def _fake(samples: Any) -> Any:
+    """The same shapes, made within the mode that is on."""
+    return tree_map_only(Tensor, lambda each: torch.empty_like(each, device=CPU), samples)
+
+
+@contextmanager
+def _ranks(count: int) -> Iterator[None]:
+    """A process group of `count` ranks, of which this is the only one; its collectives do nothing."""
+    if count == 1 or torch.distributed.is_initialized():
+        yield
+        return
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=count)
+    try:
+        yield
+    finally:
+        torch.distributed.destroy_process_group()
