@@ -6,7 +6,7 @@ empty of it within seconds; what a killed launch leaves in /dev/shm or the tempo
 that after a last run that ends by itself nothing is left.
 
     uv run python -m tools.prove_leftovers                  100 runs, writes docs/proofs/leftovers.json
-    uv run python -m tools.prove_leftovers --runs 8
+    uv run python -m tools.prove_leftovers --runs 8 --kinds "two ranks;exec, two ranks"
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from tools.proof import parser as proof_parser
 MARK = "TRAINER_PROOF_MARK"
 SETTINGS = {
     "run.steps": "30", "data.sequence": "32", "batch.size": "8", "model.layers": "1", "model.width": "32",
-    "model.heads": "2", "checkpoint.every": "10", "log.progress": "none", "precision.compute": "fp32",
+    "model.heads": "2", "checkpoint.every": "10", "log.progress": "none", "precision.compute": "fp32", "run.threads": "1",
 }  # fmt: skip
 PROGRAM = """
 import sys
@@ -114,6 +114,7 @@ def kill(whom: str, first: int, mark: str, draw: random.Random) -> None:
 def main() -> int:
     parser = proof_parser(__doc__)
     parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--kinds", help="of the runs, separated by semicolons (default: all)")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     draw = random.Random(arguments.seed)
@@ -126,14 +127,15 @@ def main() -> int:
         temporary.mkdir()
         (folder / "run.toml").touch()
         (folder / "program.py").write_text(PROGRAM)
-        commands = kinds(small_text(folder, 50_000))
+        every = kinds(small_text(folder, 50_000))
+        commands = {kind: every[kind] for kind in (arguments.kinds.split(";") if arguments.kinds else every)}
         lasting: dict[str, float] = {}
         for number in range(arguments.runs + 1):
             kind = list(commands)[number % len(commands)]
             last = number == arguments.runs
             killed = number >= len(commands) and number % 2 == 1 and not last
             mark = uuid.uuid4().hex
-            words = commands["two ranks, loader workers" if last else kind]
+            words = every["two ranks, loader workers"] if last else commands[kind]
             if words[0] == "train":
                 words = [*words, "--run.folder", f"runs/{number}"]
             began = time.monotonic()
