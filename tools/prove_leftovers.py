@@ -27,7 +27,8 @@ from tools.proof import parser as proof_parser
 MARK = "TRAINER_PROOF_MARK"
 SETTINGS = {
     "run.steps": "30", "data.sequence": "32", "batch.size": "8", "model.layers": "1", "model.width": "32",
-    "model.heads": "2", "checkpoint.every": "10", "log.progress": "none", "precision.compute": "fp32", "run.threads": "1",
+    "model.heads": "2", "checkpoint.every": "10", "log.progress": "none", "precision.compute": "fp32",
+    "run.threads": "1",
 }  # fmt: skip
 PROGRAM = """
 import sys

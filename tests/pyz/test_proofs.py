@@ -76,16 +76,8 @@ def test_killed_ranks_go_on(pyz: Path) -> None:
 
 
 def test_killed_runs_leave_nothing(pyz: Path) -> None:
-    printed = tool(
-        "prove_leftovers",
-        "--kinds",
-        "two ranks, loader workers;exec, two ranks;one rank",
-        "--runs",
-        "6",
-        "--no-json",
-        "--pyz",
-        str(pyz),
-    )
+    kinds = "two ranks, loader workers;exec, two ranks;one rank"
+    printed = tool("prove_leftovers", "--kinds", kinds, "--runs", "6", "--no-json", "--pyz", str(pyz))
     assert "7 runs, 2 killed; 0 left" in printed
 
 
