@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 
-from tests.beds.ranks import close_pools, on_ranks
+from tests.beds.ranks import close_all, on_ranks
 from tools.step_contenders import CONTENDERS
 from tools.step_work import MODELS, Work
 
@@ -131,7 +131,7 @@ def main() -> int:
                     f"{row['ratio_to_hand'][contender]:.3f} of hand-written, loss {row['loss'][contender]:.5f}",
                     flush=True,
                 )
-    close_pools()
+    close_all()
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1) + "\n")
     return 0

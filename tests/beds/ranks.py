@@ -1,27 +1,39 @@
-"""Real ranks on this machine: N processes in one gloo group on loopback, kept for all tests of a session since each
-costs an import of torch."""
+"""Real ranks on this machine: N processes in one gloo group on loopback, kept for all tests of a session, and forked
+from one process that has imported torch."""
 
 import atexit
 import datetime
+import multiprocessing.context
 import os
 import shutil
 import tempfile
 import traceback
 from collections.abc import Callable
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
-import torch.multiprocessing
+import torch.distributed
 
 LIMIT = 100.0  # seconds for one function
+# what ranks import, and what an optimizer does at its first step; no thread is started by it
+PRELOAD = [
+    "torch",
+    "torch._dynamo",
+    "torch.distributed",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
+    __name__,
+]
+ONE_THREAD = "OPENBLAS_NUM_THREADS"  # else numpy's library starts a thread a core, which no fork has
 
 
 class Pool:
     """`count` processes, each waiting for (function, arguments)."""
 
     def __init__(self, count: int) -> None:
-        context = torch.multiprocessing.get_context("spawn")
+        context = _begun()
         self.folder = tempfile.mkdtemp(prefix="ranks-")
         self.pipes: list[Connection] = []
         self.processes = []
@@ -62,6 +74,22 @@ class Pool:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def _begun() -> multiprocessing.context.ForkServerContext:
+    """With the process that all ranks are forked from."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    before = os.environ.get(ONE_THREAD)
+    os.environ[ONE_THREAD] = "1"
+    try:
+        forkserver.ensure_running()
+    finally:
+        if before is None:
+            del os.environ[ONE_THREAD]
+        else:
+            os.environ[ONE_THREAD] = before
+    return context
+
+
 _pools: dict[int, Pool] = {}
 
 
@@ -73,7 +101,7 @@ def on_ranks(count: int, function: Callable[..., Any], *arguments: Any) -> list[
 
 
 @atexit.register
-def close_pools() -> None:
+def close_all() -> None:
     """Ends all ranks."""
     for pool in _pools.values():
         pool.close()
