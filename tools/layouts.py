@@ -109,6 +109,20 @@ def cases() -> Iterator[Case]:
                         yield Case(ranks, strategy, shard, micro)
     yield from pipelines()
     yield from inner_cases()
+    yield from products()
+
+
+def products() -> Iterator[Case]:
+    """Stages whose matrices or tokens are cut, alone and over data ranks."""
+    for sequence in (False, True):
+        yield Case(1, "ddp", 0, 4, pipeline=2, tensor=2, sequence=sequence)
+        for strategy in ("ddp", "gradients", "full"):
+            yield Case(2, strategy, 0, 2, pipeline=2, tensor=2, sequence=sequence)
+    yield Case(1, "ddp", 0, 4, pipeline=2, context=2)
+    yield Case(2, "full", 0, 2, pipeline=2, context=2)
+    yield Case(1, "ddp", 0, 2, pipeline=2, tensor=2, schedule="interleaved", virtual=2)
+    yield Case(1, "ddp", 0, 2, pipeline=2, tensor=2, schedule="zero_bubble", virtual=2)
+    yield Case(1, "ddp", 0, 4, pipeline=2, context=2, tensor=2, sequence=True)
 
 
 def inner_cases() -> Iterator[Case]:
