@@ -83,7 +83,7 @@ class Checkpoints:
         policy.load(meta)
         theirs = from_toml(meta["config"], str(path))
         # tensor ranks that have all tokens must draw alike: states of other ranks would let them drift apart
-        alike = _sharing(theirs, meta["world_size"]) == _sharing(self.config, self.world.world_size)
+        alike = sharing(theirs, meta["world_size"]) == sharing(self.config, self.world.world_size)
         if alike:
             saved.load_rank_state(path, self.world.rank)
         if self.world.rank == 0:
@@ -108,7 +108,7 @@ class Checkpoints:
             )
 
 
-def _sharing(config: Config, world_size: int) -> tuple[int, ...]:
+def sharing(config: Config, world_size: int) -> tuple[int, ...]:
     """Which ranks see the same samples, and which of them the same tokens."""
     layout = plan_layout(config, world_size)
     sequence = config.parallel.sequence_parallel and layout.tensor > 1
