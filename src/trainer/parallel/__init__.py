@@ -233,9 +233,10 @@ def _staged(
     elif layout.averaged > 1:
         data = part(mesh, "replicate", "shard")
         assert data is not None
-        made.check_shardable()
+        reshard = parallel.strategy == "full"
+        made.check_shardable(reshard)
         for module in made.modules.values():
-            apply_fsdp(module, data, module.units, reshard=parallel.strategy == "full", policy=formats)
+            apply_fsdp(module, data, module.units, reshard=reshard, policy=formats)
     return Parallelized(
         model,
         layout,
