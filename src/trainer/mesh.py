@@ -116,6 +116,12 @@ def _check_stages(config: Config) -> None:
             "--parallel.strategy gradients, or --parallel.schedule interleaved",
             2,
         )
+    if config.model.compile != "none" and parallel.schedule in SPLIT_BACKWARD:
+        raise UserError(
+            f"what torch.compile makes has one backward, and schedule {parallel.schedule} needs two",
+            "leave model.compile out, or --parallel.schedule interleaved",
+            2,
+        )
     if config.model.build:
         return
     if config.model.kind == "mlp" and parallel.tensor > 1:

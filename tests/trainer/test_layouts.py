@@ -1,6 +1,7 @@
 """However a run is cut, it gives the numbers of one process."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -95,10 +96,24 @@ def test_a_sharded_run_goes_on_where_another_layout_stopped(one: Path, tmp_path:
     run = cut(one, tmp_path / "stopped", 2, "--run.steps", "2", **constant, parallel__strategy="full")
     kept = torch.load(Store(run, 3).list()[-1] / "optimizer.pt")
     assert {tuple(each["state"]["exp_avg"].shape) for each in kept["parameters"].values()} >= {(257, 16), (16,)}
-    for steps, strategy in (("4", "gradients"), ("5", "ddp")):
+    for steps, strategy in (("4", "gradients"), ("5", "optimizer")):
         cut(one, tmp_path / "stopped", 2, "--run.steps", steps, **constant, parallel__strategy=strategy)
     assert losses(run) == pytest.approx(losses(whole), rel=1e-11)
     assert_same_weights(run, whole, tolerance=1e-10)
+
+
+def test_one_process_goes_on_as_tensor_ranks_and_back(one: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").touch()
+    text = f'["{one}/text-*.txt"]'
+    assert train_here(tmp_path, "--run.steps", "2", **GPT, data__text=text) == 0
+    run = cut(one, tmp_path, 2, "--run.steps", "4", parallel__tensor="2", parallel__sequence_parallel="true")
+    for name in ("loss", "bits_per_byte"):
+        assert math.isfinite(evaluation(run)[name])
+    assert train_here(tmp_path, "--run.steps", "5", **GPT, data__text=text) == 0
+    assert losses(run) == pytest.approx(losses(one / "run"), rel=1e-11)
+    assert_same_weights(run, one / "run", tolerance=1e-10)
+    for name in ("loss", "bits_per_byte"):
+        assert evaluation(run)[name] == pytest.approx(evaluation(one / "run")[name], rel=1e-11)
 
 
 def layout(world: int, **changes: str) -> Any:

@@ -161,7 +161,7 @@ class GPT(nn.Module):
                 "let the data give others, or change parallel.context",
                 2,
             )
-        return x if count == 1 else x.unflatten(1, (count, -1))[:, index]
+        return x.chunk(count, 1)[index] if count > 1 else x
 
     def forward(self, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """`documents` (B, S): number of each token's document; tokens see only their own document. With a `cache`,
