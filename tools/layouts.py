@@ -14,6 +14,7 @@ from trainer.models.loss import token_loss
 from trainer.optim import build_optimizer
 from trainer.parallel import parallelize
 from trainer.precision import Policy
+from trainer.schedules import SPLIT_BACKWARD
 from trainer.schema import Memory, Model, Optim, Parallel
 from trainer.step import Step
 
@@ -190,12 +191,20 @@ def pipelines() -> Iterator[Case]:
         yield Case(2, "ddp", 0, 1, pipeline=2, schedule=name, virtual=virtual)
         # two stages of one rank that share a weight cannot both be sharded
         tied = name not in ("zbv", "dualpipev")
-        for strategy in ("gradients", "full"):
+        # weights that are given up after a forward do not go with a backward in two parts
+        for strategy in ("gradients",) if name in SPLIT_BACKWARD else ("gradients", "full"):
             yield Case(2, strategy, 0, 1, pipeline=2, schedule=name, virtual=virtual, tied=tied)
     for name, virtual in (("1f1b", 1), ("interleaved", 2), ("zero_bubble", 2)):
-        yield Case(4, "full", 2, 1, pipeline=2, schedule=name, virtual=virtual)
-        yield Case(2, "full", 0, 1, pipeline=4, schedule=name, virtual=virtual)
+        strategy = "gradients" if name in SPLIT_BACKWARD else "full"
+        yield Case(4, strategy, 2, 1, pipeline=2, schedule=name, virtual=virtual)
+        yield Case(2, strategy, 0, 1, pipeline=4, schedule=name, virtual=virtual)
         yield Case(2, "ddp", 0, 1, pipeline=4, schedule=name, virtual=virtual)
+        for sequence in (False, True):
+            yield Case(1, "ddp", 0, 2, pipeline=2, tensor=2, schedule=name, virtual=virtual, sequence=sequence)
+            yield Case(2, strategy, 0, 2, pipeline=2, tensor=2, schedule=name, virtual=virtual, sequence=sequence)
+        yield Case(1, "ddp", 0, 2, pipeline=2, context=2, schedule=name, virtual=virtual)
+        yield Case(2, "ddp", 0, 2, pipeline=2, tensor=2, schedule=name, virtual=virtual)
+        yield Case(1, "ddp", 0, 2, pipeline=2, context=2, tensor=2, schedule=name, virtual=virtual)
 
 
 def one_process(dtype: str, optimizer: str, like: Case | None = None) -> Numbers:

@@ -4,6 +4,7 @@ import os
 
 from trainer.config import global_batch
 from trainer.mesh import Layout
+from trainer.schedules import usual_micro
 from trainer.schema import Config
 
 BYTES = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
@@ -134,5 +135,7 @@ def compute_of(config: Config, device: str) -> str:
 def micro_of(config: Config, layout: Layout) -> tuple[int, int]:
     """(samples of a forward, forwards of an update) on one rank, rounded down where they do not come out even."""
     share = max(1, global_batch(config) // layout.data_ranks)
-    micro = min(config.batch.micro or share, share)
+    schedule = config.parallel.schedule
+    usual = usual_micro(schedule, layout.pipeline, share) if layout.pipeline > 1 else share
+    micro = min(config.batch.micro or usual, share)
     return micro, max(1, share // micro)
