@@ -121,7 +121,7 @@ def test_the_same_bits_come_from_every_layout(update: str, name: str) -> None:
 
 
 def test_an_optimizer_of_elsewhere_sees_all_its_groups_at_once() -> None:
-    calls = []
+    calls: list[list[int]] = []
 
     class Own(torch.optim.Optimizer):
         def step(self, closure: Any = None) -> None:  # type: ignore[override]  # torch has overloads
@@ -134,7 +134,8 @@ def test_an_optimizer_of_elsewhere_sees_all_its_groups_at_once() -> None:
 
     Own.__module__ = "elsewhere"
     model = nn.Linear(2, 2).bfloat16()
-    own = Own([{"params": [model.weight]}, {"params": [model.bias]}], {"lr": 1.0})
+    groups: list[dict[str, Any]] = [{"params": [model.weight]}, {"params": [model.bias]}]
+    own = Own(groups, {"lr": 1.0})
     optimizers = RoundedOptimizers([own], Rounding("kahan", 0), model)
     model.weight.grad, model.bias.grad = torch.ones_like(model.weight), torch.ones_like(model.bias)
     optimizers.step()
