@@ -11,7 +11,7 @@ from trainer.models.plan import Plan
 from trainer.optim import build_optimizer
 from trainer.parallel import parallelize
 from trainer.precision import LossScale, Policy
-from trainer.precision.rounding import RoundedOptimizers, Rounding
+from trainer.precision.rounding import Rounding
 from trainer.schema import Optim, Parallel
 from trainer.step import Step
 
@@ -118,8 +118,7 @@ def make(
     parallel = parallelize(model, weighted, cut.layout(), cut.settings(), CPU, gathered=policy.gathered)
     optim = optim or Optim(name="sgd", lr=0.1, weight_decay=0.0)
     optimizers = build_optimizer(model, optim, CPU)
-    if policy.rounding is not None:
-        optimizers = RoundedOptimizers(optimizers.optimizers, policy.rounding, model)
+    policy.keep_small_steps(optimizers, model)
     return Step(parallel, optimizers, policy, CPU, clip=0.0)
 
 

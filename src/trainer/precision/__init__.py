@@ -10,6 +10,7 @@ from trainer.precision.choice import choose
 from trainer.precision.scale import LossScale
 
 if TYPE_CHECKING:
+    from trainer.optim import Optimizers
     from trainer.precision.rounding import Rounding
     from trainer.schema import Precision
 
@@ -69,6 +70,13 @@ class Policy:
             from trainer.precision.float8 import apply_float8
 
             apply_float8(model, device)
+
+    def keep_small_steps(self, optimizers: "Optimizers", model: nn.Module) -> None:
+        """Lets optimizers of a model with bf16 weights step so that what the format cannot hold is not lost."""
+        if self.rounding is not None:
+            from trainer.precision.rounding import RoundedStep
+
+            optimizers.apply = RoundedStep(self.rounding, model)
 
     def state(self) -> dict[str, Any]:
         """What a resumed run needs to go on bit for bit."""
