@@ -45,6 +45,7 @@ class Job:
         strategy: str = "ddp",
         states: int = 2,
         matrix_states: int = 2,
+        averaged: bool = False,
         recompute: str = "none",
         every: int = 2,
         schedule: str = "1f1b",
@@ -60,6 +61,7 @@ class Job:
         self.strategy = strategy
         self.states = states
         self.matrix_states = matrix_states
+        self.averaged = averaged
         self.recompute = recompute
         self.every = every
         self.schedule = schedule
@@ -77,10 +79,15 @@ class Job:
         """A rank keeps parts of the weights."""
         return self.strategy in ("full", "gradients")
 
+    @property
+    def parts(self) -> int:
+        """Ranks that keep one copy of the weights between them: those of one sequence are among them."""
+        return self.layout.shard * self.layout.context if self.sharded else 1
+
     def replaced(self, layout: Layout, **changes: object) -> "Job":
         """The same run, cut otherwise."""
         values = {name: value for name, value in self.__dict__.items() if name != "layout"} | changes
-        return Job(layout=layout, **values)  # type: ignore[arg-type]  # names and types are those of this very class
+        return Job(layout=layout, **values)
 
 
 def job_of(config: Config, layout: Layout, micro: int, forwards: int) -> Job:
@@ -100,6 +107,7 @@ def job_of(config: Config, layout: Layout, micro: int, forwards: int) -> Job:
         strategy=parallel.strategy,
         states=2 if config.optim.name == "muon" else states,
         matrix_states=states,
+        averaged=config.optim.average == "ema",
         recompute=getattr(memory, "recompute", "none"),
         every=getattr(memory, "every", 2),
         schedule=getattr(parallel, "schedule", "1f1b"),

@@ -59,7 +59,7 @@ def traffic(job: Job, parts: Parts) -> list[Sent]:
 
 def _data(job: Job, root: int, inner: int, number: int) -> list[Sent]:
     layout = job.layout
-    all_ranks, shard, replicate = layout.data_ranks, layout.shard, layout.replicate
+    all_ranks, shard, replicate = layout.averaged, job.parts, layout.replicate
     if all_ranks == 1:
         return []
     if not job.sharded:
@@ -107,7 +107,7 @@ def _edge(job: Job, parts: Parts) -> int:
 
 def parameter_server(job: Job, parts: Parts) -> int:
     """Bytes over the link of one server that takes the gradients of all data ranks and sends the weights back."""
-    return 2 * (job.layout.data_ranks - 1) * parts.weights * job.formats.weights
+    return 2 * (job.layout.averaged - 1) * parts.weights * job.formats.weights
 
 
 def total(sent: list[Sent]) -> int:

@@ -121,10 +121,8 @@ class Pipeline:
             index = stage.stage_index
             module.calls, module.autocast = calls, autocast
             module.around = [contextlib.nullcontext if real else self.idle for _, real in batches]
-            stage.expect(
-                [] if stage.is_first else [form[index - 1] for form in forms],
-                [] if stage.is_last else [form[index] for form in forms],
-            )
+            module.leaving = [] if stage.is_last else [form[index] for form in forms]
+            stage.expect([] if stage.is_first else [form[index - 1] for form in forms], module.leaving)
         self._batches, self._sums = batches, []
         self._weight = weight / self.copies.size() if self.copies else weight
         self._autocast = autocast

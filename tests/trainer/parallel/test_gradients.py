@@ -46,8 +46,9 @@ def summands(rank: int, count: int) -> list[float]:
         parameter = nn.Parameter(DTensor.from_local(torch.zeros(size), mesh, [Replicate()]))
         parameter.grad = DTensor.from_local(torch.full((size,), float(rank + size)), mesh, [Partial()])
         parameters.append(parameter)
-    parameters.append(nn.Parameter(torch.zeros(1)))
-    parameters[-1].grad = torch.ones(1)
+    plain = nn.Parameter(torch.zeros(1))
+    plain.grad = torch.ones(1)
+    parameters.append(plain)
     add_up(parameters)
     add_up(parameters)
     found = []

@@ -97,6 +97,22 @@ def test_fewer_micro_batches_than_the_schedule_needs_are_filled_up_with_what_cou
     assert sum(len(sums) for sums, _, _ in found) == 2
 
 
+def one_after_another(rank: int, count: int, sizes: list[int]) -> list[float]:
+    """Norms of updates with so many micro-batches each."""
+    model, cut = made(rank, count, Stacked, "1f1b")
+    norms = []
+    for size in sizes:
+        cut.backward(toy.batches(toy.sequences(size, 6, 31), None, 1), 1.0, NOTHING)
+        norms.append(sum(float(p.grad.square().sum()) for p in model.parameters()))
+        model.zero_grad()
+    return norms
+
+
+def test_updates_may_have_different_numbers_of_micro_batches() -> None:
+    for norms in on_ranks(2, one_after_another, [4, 3, 4, 2]):
+        assert norms[2] == norms[0] and len(set(norms)) == 3
+
+
 class Tied(toy.ToyModel):
     """The head is the embedding's transpose, a scale lies beside the modules, and a norm is used by all blocks."""
 
