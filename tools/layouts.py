@@ -40,12 +40,13 @@ class Case(NamedTuple):
     tensor: int = 1
     schedule: str = "1f1b"
     virtual: int = 1
+    tied: bool = True
     sequence: bool = False
     loss: bool = True
 
     def layout(self) -> Layout:
         """Its degrees."""
-        shard = (self.shard or self.data) if self.strategy != "ddp" else 1
+        shard = (self.shard or self.data) if self.strategy in ("gradients", "full") else 1
         return Layout(
             pipeline=self.pipeline,
             replicate=self.data // shard,
@@ -67,6 +68,8 @@ class Case(NamedTuple):
             pipeline=self.pipeline,
             context=self.context,
             tensor=self.tensor,
+            schedule=self.schedule,
+            virtual=self.virtual,
             sequence_parallel=self.sequence,
             loss_parallel=self.loss,
         )
@@ -79,6 +82,7 @@ class Case(NamedTuple):
         if self.pipeline > 1:
             words.append(f"pipeline {self.pipeline}{f' x {self.virtual}' if self.virtual > 1 else ''} {self.schedule}")
         words += [f"{name} {size}" for name, size in (("context", self.context), ("tensor", self.tensor)) if size > 1]
+        words += [] if self.tied else ["untied"]
         words += ["sequence"] if self.sequence else []
         words += [] if self.loss else ["whole logits"]
         return ", ".join((*words, f"{SAMPLES // self.data // self.micro} forwards"))
@@ -97,11 +101,13 @@ def cases() -> Iterator[Case]:
     for ranks in (2, 4, 8):
         for micro in (1, 2):
             yield Case(ranks, "ddp", 0, micro)
+            yield Case(ranks, "optimizer", 0, micro)
             for strategy in ("gradients", "full"):
                 yield Case(ranks, strategy, 0, micro)
                 for shard in (2, 4):
                     if shard < ranks:
                         yield Case(ranks, strategy, shard, micro)
+    yield from pipelines()
     yield from inner_cases()
 
 
@@ -127,26 +133,51 @@ def inner_cases() -> Iterator[Case]:
         yield Case(2, "full", 0, 4, context=2, tensor=2, sequence=sequence)
 
 
-def one_process(dtype: str, optimizer: str) -> Numbers:
+def pipelines() -> Iterator[Case]:
+    """Every schedule, alone and over data ranks; layer after layer as the pipeline of one micro-batch."""
+    schedules = (("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("zero_bubble", 2), ("zbv", 2), ("dualpipev", 2))
+    yield Case(1, "ddp", 0, 16, pipeline=4, schedule="gpipe")
+    yield Case(1, "ddp", 0, 2, pipeline=2, schedule="zero_bubble", virtual=4)
+    for name, virtual in schedules:
+        for ranks in (2, 4):
+            yield Case(1, "ddp", 0, 2, pipeline=ranks, schedule=name, virtual=virtual)
+        yield Case(1, "ddp", 0, 2, pipeline=2, schedule=name, virtual=virtual, tied=False)
+        yield Case(2, "ddp", 0, 1, pipeline=2, schedule=name, virtual=virtual)
+        # two stages of one rank that share a weight cannot both be sharded
+        tied = name not in ("zbv", "dualpipev")
+        for strategy in ("gradients", "full"):
+            yield Case(2, strategy, 0, 1, pipeline=2, schedule=name, virtual=virtual, tied=tied)
+    for name, virtual in (("1f1b", 1), ("interleaved", 2), ("zero_bubble", 2)):
+        yield Case(4, "full", 2, 1, pipeline=2, schedule=name, virtual=virtual)
+        yield Case(2, "full", 0, 1, pipeline=4, schedule=name, virtual=virtual)
+        yield Case(2, "ddp", 0, 1, pipeline=4, schedule=name, virtual=virtual)
+
+
+def one_process(dtype: str, optimizer: str, tied: bool = True) -> Numbers:
     """What all are compared with."""
-    return updates(0, 1, Case(1, "ddp", 0, 4), dtype, optimizer)
+    return updates(0, 1, Case(1, "ddp", 0, 4, tied=tied), dtype, optimizer)
 
 
 def on(case: Case, dtype: str, optimizer: str) -> Numbers:
-    """On that many ranks; what rank 0 has."""
-    found: Numbers = on_ranks(case.ranks, updates, case, dtype, optimizer)[0]
-    return found
+    """On that many ranks; the weights of all of them, which have to be the same where several have them."""
+    found: list[Numbers] = on_ranks(case.ranks, updates, case, dtype, optimizer)
+    weights: dict[str, Tensor] = {}
+    for each in found:
+        assert each.losses == found[0].losses and each.norms == found[0].norms, "the ranks do not agree"
+        for name, value in each.weights.items():
+            assert torch.equal(weights.setdefault(name, value), value), f"the ranks differ in {name}"
+    return Numbers(found[0].losses, found[0].norms, weights)
 
 
 def updates(rank: int, count: int, case: Case, dtype: str, optimizer: str) -> Numbers:
     """One rank of it."""
     torch.manual_seed(7)
-    model = MODELS["gpt"](MODEL, VOCABULARY).to(DTYPES[dtype])
+    model = MODELS["gpt"](Model(**{**vars(MODEL), "tied": case.tied}), VOCABULARY).to(DTYPES[dtype])
     optim = OPTIMIZERS[optimizer]
     layout = case.layout()
     cut = parallelize(model, token_loss, layout, case.settings(), CPU)
     policy = Policy(DTYPES[dtype], DTYPES[dtype], None, None)
-    step = Step(cut, build_optimizer(model, optim, CPU), policy, CPU, clip=optim.clip)
+    step = Step(cut, build_optimizer(model, optim, CPU, cut.spread), policy, CPU, clip=optim.clip)
     outcomes = []
     for update in range(UPDATES):
         batches = [(batch(update, part), case.micro) for part in parts(layout.data_index(rank), case.data, case.micro)]

@@ -20,14 +20,15 @@ LIMITS = {"fp64": 1e-10, "fp32": 1e-5}
 def main() -> int:
     parser = proof_parser(__doc__)
     parser.add_argument("--ranks", type=int, default=0, help="only layouts of that many ranks")
+    parser.add_argument("--only", default="", metavar="WORD", help="only layouts with this in their names")
     arguments = parser.parse_args()
-    chosen = [case for case in layouts.cases() if arguments.ranks in (0, case.ranks)]
+    chosen = [case for case in layouts.cases() if arguments.ranks in (0, case.ranks) and arguments.only in case.name]
     rows: list[dict[str, Any]] = []
     for dtype, limit in LIMITS.items():
         for optimizer in layouts.OPTIMIZERS:
-            one = layouts.one_process(dtype, optimizer)
+            ones = {tied: layouts.one_process(dtype, optimizer, tied) for tied in (True, False)}
             for case in chosen:
-                found = layouts.compared(one, layouts.on(case, dtype, optimizer))
+                found = layouts.compared(ones[case.tied], layouts.on(case, dtype, optimizer))
                 good = max(found["loss"], found["norm"], found["weights"]) <= limit
                 rows.append({"layout": case.name, "precision": dtype, "optimizer": optimizer, "good": good, **found})
                 print(
@@ -38,7 +39,7 @@ def main() -> int:
                 )
     bad = [row for row in rows if not row["good"]]
     print(f"{len(rows) - len(bad)} of {len(rows)} within the limits, {len(chosen)} layouts")
-    if not arguments.ranks:
+    if not arguments.ranks and not arguments.only:
         write(
             "layouts", {"limits": LIMITS, "layouts": len(chosen), "good": len(rows) - len(bad), "rows": rows}, arguments
         )

@@ -39,12 +39,22 @@ class Backward(Protocol):
 
 class Accumulate:
     """One micro-batch after the other, through all of the model; gradients are exchanged in the last one's backward
-    only: the others run within `no_sync`. `counts`: whether this rank's sums are not also another's."""
+    only: the others run within `no_sync`; `idle`: around those that count nothing. `counts`: whether this rank's sums
+    are not also another's. `check`: called when the gradients are there."""
 
-    def __init__(self, module: nn.Module, no_sync: Callable[[], Context], counts: bool = True) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        no_sync: Callable[[], Context],
+        counts: bool = True,
+        check: Callable[[], None] | None = None,
+        idle: Callable[[], Context] = contextlib.nullcontext,
+    ) -> None:
         self.module = module
         self.no_sync = no_sync
         self.counts = counts
+        self.check = check
+        self.idle = idle
         self._seeds: dict[float, Tensor] = {}
 
     def __call__(
@@ -54,13 +64,18 @@ class Accumulate:
         last = len(micro_batches) - 1
         for index, (batch, real) in enumerate(micro_batches):
             # the forward belongs inside too: DDP decides there whether its backward will synchronize
-            with contextlib.nullcontext() if index == last else self.no_sync():
+            with (
+                contextlib.nullcontext() if index == last else self.no_sync(),
+                contextlib.nullcontext() if real else self.idle(),
+            ):
                 with autocast:
                     total, count = self.module(batch)
                 # the factor goes in as the loss's own gradient: two operations fewer than a product
                 total.backward(self._seed(weight if real else 0.0, total))
             if real and self.counts:
                 sums.append((total.detach(), count))
+        if self.check is not None:
+            self.check()
         return sums
 
     def _seed(self, weight: float, total: Tensor) -> Tensor:

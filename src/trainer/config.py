@@ -222,7 +222,13 @@ def _from_text(text: str, kind: Any, shown: str) -> object:
     if kind == dict[str, object] or text.startswith("["):
         return _typed(_literal(text), kind, shown)
     parts = [part for part in text.split(",") if part]
-    return [_from_text(part, float, shown) for part in parts] if kind == list[float] else parts
+    inner = _member(kind)
+    return parts if inner is str else [_from_text(part, inner, shown) for part in parts]
+
+
+def _member(kind: Any) -> Any:
+    """What a list is of."""
+    return {list[int]: int, list[float]: float}.get(kind, str)
 
 
 def _typed(value: object, kind: Any, shown: str) -> object:
@@ -236,8 +242,7 @@ def _typed(value: object, kind: Any, shown: str) -> object:
         if isinstance(value, dict):
             return value
     elif isinstance(value, list):
-        inner = str if kind == list[str] else float
-        return [_typed(item, inner, shown) for item in value]
+        return [_typed(item, _member(kind), shown) for item in value]
     elif isinstance(value, str) and kind == list[str]:
         return [value]
     names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
@@ -265,7 +270,7 @@ def _check(declared: Setting, value: object, shown: str) -> None:
 
 def _check_together(config: Config) -> None:
     """What one key alone cannot show and needs no device."""
-    sources = [name for name in ("text", "jsonl", "dataset") if getattr(config.data, name)]
+    sources = [name for name in ("text", "jsonl", "images", "dataset") if getattr(config.data, name)]
     if len(sources) > 1:
         raise UserError(f"data.{sources[0]} and data.{sources[1]} are both given", "keep one of them", 2)
     if config.data.holdout == 1 and not config.data.validation and not config.data.dataset:
@@ -297,9 +302,12 @@ def global_batch(config: Config) -> int:
 
 def require_data(config: Config) -> None:
     """Training needs data and says so before anything is imported."""
-    if not (config.data.text or config.data.jsonl or config.data.dataset):
+    data = config.data
+    if not (data.text or data.jsonl or data.images or data.dataset):
         raise UserError(
-            "no training data is named", 'give data.text, data.jsonl or data.dataset, e.g. --data.text "*.txt"', 2
+            "no training data is named",
+            'give data.text, data.jsonl, data.images or data.dataset, e.g. --data.text "*.txt"',
+            2,
         )
 
 

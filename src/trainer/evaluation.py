@@ -1,4 +1,4 @@
-"""Loss over the validation data; the same number on any number of ranks."""
+"""Loss over the validation data, and accuracy of what classifies; the same numbers on any number of ranks."""
 
 import math
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from trainer.precision import Policy
 
 if TYPE_CHECKING:
     from trainer.data.datasets import Datasets
+    from trainer.models.scores import Scored
     from trainer.parallel import Parallelized
 
 
@@ -17,8 +18,9 @@ class Evaluation:
     """Evaluates a model, cut as `cut` says, on the validation samples: sums and counts over all ranks, padding never
     counted.
 
-    `rank`: this process's; `micro`: samples per forward on one rank; `limit`: samples used, 0 for all. Training state
-    (dropout mode, random numbers) is as it was afterwards.
+    `rank`: this process's; `micro`: samples per forward on one rank; `limit`: samples used, 0 for all; `scores`: the
+    loss that `cut` was made with, if it counts hits. Training state (dropout mode, random numbers) is as it was
+    afterwards.
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class Evaluation:
         micro: int,
         limit: int,
         to_device: Callable[[Any], Any],
+        scores: "Scored | None" = None,
     ) -> None:
         self.cut = cut
         self.data = data
@@ -41,15 +44,16 @@ class Evaluation:
         self.micro = micro
         self.limit = limit
         self.to_device = to_device
+        self.scores = scores
 
     def __call__(self) -> dict[str, float]:
         """{"loss", "perplexity", "bits_per_byte"}: nats per counted item, its exponential, and for text the bits needed
-        per byte; empty where there is no validation data."""
+        per byte; for classes {"loss", "accuracy", "top5_accuracy"}; empty where there is no validation data."""
         if self.data.validation is None:
             return {}
         from trainer.data.loader import evaluation_batches
 
-        totals = torch.zeros(2, dtype=torch.float64, device=self.device)
+        totals = torch.zeros(5, dtype=torch.float64, device=self.device)
         module, layout = self.cut.module, self.cut.layout
         training = module.training
         module.eval()
@@ -64,18 +68,28 @@ class Evaluation:
                 ):
                     if not (real or self.cut.sharded):
                         continue
+                    counted = bool(real) and self.cut.counts
+                    if self.scores is not None:
+                        self.scores.counting = counted
                     total, count = self.cut.evaluate(self.to_device(batch))
-                    if not (real and self.cut.counts):
+                    if not counted:
                         continue
                     totals[0] += total
                     totals[1] += count
         finally:
             module.train(training)
+            if self.scores is not None:
+                self.scores.counting = False
+                totals[2:] = torch.tensor(self.scores.taken())
         if layout.world_size > 1:
             torch.distributed.all_reduce(totals)
-        loss_sum, count = totals.tolist()
+        loss_sum, count, *hits = totals.tolist()
         if not count:
             return {}
+        if any(hits):
+            from trainer.models.scores import shares
+
+            return {"loss": loss_sum / count, **shares(hits, count)}
         return self._result(loss_sum / count)
 
     def _result(self, loss: float) -> dict[str, float]:

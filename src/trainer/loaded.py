@@ -51,7 +51,8 @@ def load(place: Path, settings: list[tuple[str, str]], checkpoint: str) -> Loade
         found = newest
     meta = store.meta(found)
     device = session.set_up(config, ALONE)
-    policy = make_policy(config.precision, str(meta["compute"]), device)
+    compute = str(meta["compute"]).replace("fp8", "bf16")  # any device may load it
+    policy = make_policy(config.precision, compute, device)
     data = open_data(config, place, prepare=True)
     model = session.make_model(config, data.vocabulary, policy, device)
     saved.load_model(found, model)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from trainer.config import global_batch
 from trainer.errors import UserError
 from trainer.optim import learning_rate
 from trainer.schema import Config
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from trainer.metrics.progress import Progress
     from trainer.metrics.tensorboard import EventWriter
     from trainer.metrics.writer import Metrics
+    from trainer.watch import Watch
 
 
 class State:
@@ -60,7 +62,8 @@ class Reporters:
 
 
 class Loop:
-    """Runs updates until the end, a stop request or a failure. `save()` and `evaluate()` are collective."""
+    """Runs updates until the end, a stop request or a failure. `save()`, `evaluate()` and `settle()`, which comes
+    before each of them and after a shorter update, are collective."""
 
     def __init__(
         self,
@@ -76,6 +79,8 @@ class Loop:
         to_device: Callable[[Any], Any],
         save: Callable[[], None],
         evaluate: Callable[[], dict[str, float]],
+        watch: "Watch | None" = None,
+        settle: Callable[[], None] | None = None,
     ) -> None:
         self.config = config
         self.step = step
@@ -88,6 +93,9 @@ class Loop:
         self.to_device = to_device
         self.save = save
         self.evaluate = evaluate
+        self.watch = watch
+        self.settle = settle
+        self.full = global_batch(config)
         self.saved_step = state.step
         self.seconds = 0.0  # spent in updates since this process started
         self.last_loss = math.nan
@@ -127,7 +135,10 @@ class Loop:
         self.multiplier = learning_rate(self.config.optim, state.applied, self.total)
         divisor = float(max(1, update.samples * self.items_per_sample))
         micro_batches = [(self.to_device(batch), real) for batch, real in update.micro_batches]
-        outcome = self.step(micro_batches, divisor, self.multiplier, self.stop.requested)
+        look = self.watch.at(state.step + 1) if self.watch is not None else None
+        outcome = self.step(micro_batches, divisor, self.multiplier, self.stop.requested, look)
+        if self.settle is not None and update.samples < self.full:
+            self.settle()  # not every rank had samples for each of its forwards
         state.step += 1
         state.cursor = update.cursor
         if outcome.applied:
@@ -145,6 +156,9 @@ class Loop:
             extra["skipped"] = True
         if self.step.policy.scale is not None:
             extra["loss_scale"] = self.step.policy.scale.scale
+        if self.step.policy.scale is not None or state.step > state.applied:
+            extra["skipped_updates"] = state.step - state.applied
+        extra |= outcome.seen
         reporters.metrics.write(
             step=state.step,
             epoch=update.epoch,
@@ -191,6 +205,8 @@ class Loop:
 
     def evaluate_now(self) -> dict[str, float]:
         """Evaluates and reports; nothing where there is no validation data."""
+        if self.settle is not None:
+            self.settle()
         result = self.evaluate()
         if result:
             self.reporters.event("evaluation", self.state.step, **result)
@@ -204,5 +220,7 @@ class Loop:
     def _save(self) -> None:
         # what a resumed run will not redo must be on the disk first
         self.reporters.metrics.flush(sync=True)
+        if self.settle is not None:
+            self.settle()
         self.save()
         self.saved_step = self.state.step

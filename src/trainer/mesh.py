@@ -1,6 +1,7 @@
 """How many ranks do what, as arithmetic without torch: the layout, batch sizes, accumulation, updates."""
 
 from trainer.config import global_batch
+from trainer.cuts import check_cuts
 from trainer.errors import UserError
 from trainer.schema import Config
 
@@ -65,7 +66,8 @@ def plan_layout(config: Config, world_size: int) -> Layout:
     """Who keeps what. Refused where the copies do not come out even, or nothing is there to be sharded."""
     parallel = config.parallel
     if parallel.pipeline > 1:
-        raise UserError("parallel.pipeline is not there yet", "leave parallel.pipeline out", 2)
+        _check_stages(config)
+    check_cuts(config)
     cut = parallel.pipeline * parallel.context * parallel.tensor
     if world_size % cut:
         named = ("pipeline", "context", "tensor")
@@ -77,11 +79,17 @@ def plan_layout(config: Config, world_size: int) -> Layout:
         )
     rest = world_size // cut
     degrees = {"pipeline": parallel.pipeline, "context": parallel.context, "tensor": parallel.tensor}
-    if parallel.strategy == "ddp":
+    if parallel.strategy in ("ddp", "optimizer"):
         if parallel.shard > 1:
             raise UserError(
-                f"parallel.shard is {parallel.shard}, and strategy ddp shards nothing",
+                f"parallel.shard is {parallel.shard}, and strategy {parallel.strategy} shards no weights",
                 "--parallel.strategy full, or leave parallel.shard out",
+                2,
+            )
+        if parallel.strategy == "optimizer" and parallel.tensor > 1:
+            raise UserError(
+                "strategy optimizer hands whole weights to ranks, and parallel.tensor cuts them",
+                "--parallel.strategy gradients, or leave parallel.tensor out",
                 2,
             )
         return Layout(replicate=rest, **degrees)
@@ -94,6 +102,22 @@ def plan_layout(config: Config, world_size: int) -> Layout:
             2,
         )
     return Layout(replicate=rest // shard, shard=shard, **degrees)
+
+
+def _check_stages(config: Config) -> None:
+    from trainer.schedules import check_cut, stages_per_rank
+
+    parallel = config.parallel
+    stages = parallel.pipeline * stages_per_rank(parallel.schedule, parallel.virtual)
+    if config.model.build:
+        return
+    if config.model.kind == "mlp" and parallel.tensor > 1:
+        raise UserError(
+            "a pipeline's stages exchange what goes from layer to layer, of which a tensor rank of the mlp has a part",
+            "leave parallel.tensor out, or parallel.pipeline",
+            2,
+        )
+    check_cut(parallel.cut, config.model.layers, stages)
 
 
 class BatchPlan:
@@ -123,7 +147,7 @@ def plan_batch(config: Config, data_ranks: int) -> BatchPlan:
             2,
         )
     share = size // data_ranks
-    micro = min(config.batch.micro or share, share)
+    micro = min(config.batch.micro or _usual_micro(config, share), share)
     if share % micro:
         divisors = [m for m in range(1, share + 1) if share % m == 0]
         near = min(divisors, key=lambda m: abs(m - micro))
@@ -132,7 +156,20 @@ def plan_batch(config: Config, data_ranks: int) -> BatchPlan:
             f"--batch.micro {near}",
             2,
         )
+    if config.parallel.pipeline > 1:
+        from trainer.schedules import check_micro_batches
+
+        check_micro_batches(config.parallel.schedule, config.parallel.pipeline, share, micro)
     return BatchPlan(size, micro, share // micro, data_ranks)
+
+
+def _usual_micro(config: Config, share: int) -> int:
+    """Samples of a forward where the run file names none, of a rank's share."""
+    if config.parallel.pipeline == 1:
+        return share
+    from trainer.schedules import usual_micro
+
+    return usual_micro(config.parallel.schedule, config.parallel.pipeline, share)
 
 
 def total_updates(config: Config, updates_per_epoch: int) -> int:

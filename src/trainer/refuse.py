@@ -5,7 +5,8 @@ from trainer.config import nearest, require_data
 from trainer.errors import UserError
 from trainer.mesh import BatchPlan, plan_batch, plan_layout
 from trainer.models.check import check_model
-from trainer.optim import check_optim
+from trainer.optim import check_combination, check_optim
+from trainer.refuse_formats import check_formats, check_sending
 from trainer.schema import Config
 
 
@@ -16,8 +17,32 @@ def refuse_early(config: Config, world_size: int) -> BatchPlan:
     check_layers(config.start.layers)
     if not config.model.build:
         check_model(config.model, config.model.vocabulary or None)
+    check_images(config)
     check_optim(config.optim)
-    return plan_batch(config, plan_layout(config, world_size).data_ranks)
+    check_combination(config.optim, config.parallel.strategy)
+    check_formats(config)
+    plan = plan_batch(config, plan_layout(config, world_size).data_ranks)
+    check_sending(config, plan)
+    return plan
+
+
+def check_images(config: Config) -> None:
+    """UserError (status 2) where model and data are not both of images, and for settings of these that do not fit."""
+    data, model = config.data, config.model
+    if data.images and not model.build and model.kind == "gpt":
+        raise UserError("model.kind gpt does not take data.images", "--model.kind vit, or resnet", 2)
+    if (data.text or data.jsonl) and not model.build and model.kind in ("vit", "resnet"):
+        raise UserError(f"model.kind {model.kind} takes images, and the data is text", "--data.images FOLDER", 2)
+    if data.images:
+        from trainer.data.images import check_normalization
+
+        check_normalization(data, model.channels if not model.build else 0)
+    if model.kind == "resnet" and not model.build and config.precision.weights == "bf16":
+        raise UserError(
+            "precision.weights bf16 leaves batch norms too few digits for their running statistics",
+            "--precision.weights fp32",
+            2,
+        )
 
 
 def check_layers(names: list[str]) -> None:

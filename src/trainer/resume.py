@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -17,6 +17,9 @@ from trainer.optim import Optimizers
 from trainer.precision import Policy
 from trainer.schema import Config
 
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
 
 class Checkpoints:
     """Saves and loads a whole run: model, optimizers, counters, loss scale, every rank's random state."""
@@ -27,8 +30,17 @@ class Checkpoints:
         self.world = world
         self.fingerprint = fingerprint
 
-    def save(self, model: nn.Module, optimizers: Optimizers, state: State, policy: Policy, compute: str) -> None:
-        """Collective: every rank writes its own part, then rank 0 commits the whole."""
+    def save(
+        self,
+        model: nn.Module,
+        optimizers: Optimizers,
+        state: State,
+        policy: Policy,
+        compute: str,
+        stages: "ProcessGroup | None" = None,
+    ) -> None:
+        """Collective: every rank writes its own part, then rank 0 commits the whole. `stages`: the ranks that have the
+        other stages of a pipeline."""
         temporary = ""
         if self.world.rank == 0:
             temporary = str(self.store.begin(state.step))
@@ -36,8 +48,8 @@ class Checkpoints:
         try:
             first = self.world.rank == 0
             saved.save_rank_state(part, self.world.rank)
-            saved.save_model(part, model, write=first)
-            saved.save_optimizer(part, model, optimizers.optimizers, write=first)
+            saved.save_model(part, model, first, stages)
+            saved.save_optimizer(part, model, optimizers.optimizers, first, stages)
             comm.barrier()
             if self.world.rank == 0:
                 self.store.commit(part, state.step, self._meta(state, policy, compute))
@@ -49,7 +61,7 @@ class Checkpoints:
     def _meta(self, state: State, policy: Policy, compute: str) -> dict[str, object]:
         return {
             "state": state.to_dict(),
-            "loss_scale": policy.scale.state() if policy.scale else None,
+            **policy.state(),
             "compute": compute,
             "fingerprint": self.fingerprint,
             "world_size": self.world.world_size,
@@ -62,8 +74,7 @@ class Checkpoints:
         """Everything as it was saved. On another number of ranks the random states start anew, said in one line."""
         saved.load_optimizer(path, model, optimizers.optimizers)
         state.load(meta["state"])
-        if policy.scale and meta["loss_scale"]:
-            policy.scale.load(meta["loss_scale"])
+        policy.load(meta)
         if meta["world_size"] == self.world.world_size:
             saved.load_rank_state(path, self.world.rank)
         if self.world.rank == 0:

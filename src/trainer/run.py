@@ -95,7 +95,11 @@ def prepare(config: Config, folder: Path, stop: StopRequest) -> Path | None:
     try:
         with stop.at_once():
             found = newest.find(config)
-            if not config.data.dataset:
+            if config.data.images:
+                from trainer.data import images
+
+                images.note(folder, images.find_images(config.data))
+            elif not config.data.dataset:
                 prepare_files(config, folder, found)
     except KeyboardInterrupt:
         raise UserError("stopped before training began", "the same command begins again", STOPPED) from None

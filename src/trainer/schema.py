@@ -53,33 +53,50 @@ class Start(Section):
 class Model(Section):
     """What is trained: a built-in model sized here, or your own."""
 
-    kind: str = setting("gpt", "built-in model", choices=("gpt", "mlp"))
+    kind: str = setting("gpt", "built-in model", choices=("gpt", "mlp", "vit", "resnet"))
     build: str = setting("", "your own model: `file.py:function` or `package.module:function`, called with `options`")
     loss: str = setting("", "your own loss: `file.py:function`, loss(model, batch) -> (sum, count)")
     options: dict[str, object] = setting({}, "keyword arguments of your `build` function (a table)")
-    layers: int = setting(4, "gpt: blocks; mlp: hidden layers", minimum=1)
-    width: int = setting(256, "gpt: model width; mlp: hidden width", minimum=1)
-    heads: int = setting(4, "gpt: query heads", minimum=1)
-    kv_heads: int = setting(0, "gpt: key/value heads (grouped-query attention); 0: as many as `heads`", minimum=0)
-    hidden: int = setting(0, "gpt: width inside the SwiGLU; 0: 8/3 of `width`, rounded up to 32", minimum=0)
+    layers: int = setting(4, "gpt, vit: blocks; mlp: hidden layers", minimum=1)
+    width: int = setting(256, "gpt, vit: model width; mlp: hidden width", minimum=1)
+    heads: int = setting(4, "gpt, vit: query heads", minimum=1)
+    kv_heads: int = setting(0, "gpt, vit: key/value heads (grouped-query attention); 0: as many as `heads`", minimum=0)
+    hidden: int = setting(0, "gpt, vit: width inside the SwiGLU; 0: 8/3 of `width`, rounded up to 32", minimum=0)
     vocabulary: int = setting(0, "gpt: size of the vocabulary; 0: what the tokenizer needs", minimum=0)
     tied: bool = setting(False, "gpt: the output layer shares the embedding's weights")
-    qk_norm: bool = setting(False, "gpt: RMSNorm on queries and keys")
+    qk_norm: bool = setting(False, "gpt, vit: RMSNorm on queries and keys")
     bigram: int = setting(0, "gpt: rows of a hashed table of token-pair embeddings; 0: none", minimum=0)
     rope_base: float = setting(10000.0, "gpt: base of the rotary positions", above=0)
-    dropout: float = setting(0.0, "probability of dropout", minimum=0)
+    dropout: float = setting(0.0, "gpt, mlp, vit: probability of dropout", minimum=0)
     inputs: int = setting(0, "mlp: width of a sample", minimum=0)
-    classes: int = setting(0, "mlp: number of classes", minimum=0)
+    classes: int = setting(0, "mlp, vit, resnet: number of classes; 0: as many as `data.images` has", minimum=0)
+    image: int = setting(32, "vit, resnet: height and width of an image; those of folders are brought to it", minimum=1)
+    channels: int = setting(3, "vit, resnet: 3 (colours), 1 (grey) or what your arrays have", minimum=1)
+    patch: int = setting(4, "vit: height and width of a patch", minimum=1)
+    stages: list[int] = setting(
+        [2, 2, 2, 2], "resnet: basic blocks of each stage; every stage but the first halves the image"
+    )
+    filters: int = setting(64, "resnet: filters of the first stage; each stage has twice those before", minimum=1)
+    stem: str = setting(
+        "small",
+        "resnet: small (3x3) for images of some 32 pixels, large (7x7, a quarter of the size) for some 224",
+        choices=("small", "large"),
+    )
 
 
 class Data(Section):
-    """What it is trained on. One of `text`, `jsonl`, `dataset`."""
+    """What it is trained on. One of `text`, `jsonl`, `images`, `dataset`."""
 
     text: list[str] = setting(
         [], "text files, globs or folders, a document each; `python:stdlib` is the interpreter's own library"
     )
     jsonl: list[str] = setting([], "JSON-lines files or globs, a document a line")
     field: str = setting("text", "jsonl: the field that holds the text, or a list of token ids")
+    images: str = setting(
+        "",
+        "images and their classes: a folder with a folder of files for each class (extra `images`), a folder with "
+        "images.npy and labels.npy, or an .npz file with `images` and `labels`",
+    )
     dataset: str = setting("", "your own data: `file.py:Name`, a map-style torch Dataset (class, function or object)")
     options: dict[str, object] = setting({}, "keyword arguments of your `dataset` (a table)")
     tokenizer: str = setting(
@@ -87,10 +104,16 @@ class Data(Section):
     )
     sequence: int = setting(256, "tokens per sample", minimum=1)
     mask_documents: bool = setting(False, "attention does not cross the documents packed into one sample")
-    validation: list[str] = setting([], "validation files, read like `text` or `jsonl`; empty: split off by `holdout`")
-    holdout: int = setting(10, "every n-th document is validation; 0: no validation", minimum=0)
+    crop: int = setting(0, "images: random shifts by so many pixels, with black around; 0: none", minimum=0)
+    flip: bool = setting(False, "images: mirrored left to right at random")
+    mean: list[float] = setting([0.5], "images: taken off, of values from 0 to 1; one number, or one a channel")
+    deviation: list[float] = setting([0.5], "images: what is left is divided by; one number, or one a channel")
+    validation: list[str] = setting(
+        [], "validation files, read like `text`, `jsonl` or `images`; empty: split off by `holdout`"
+    )
+    holdout: int = setting(10, "every n-th document or image is validation; 0: no validation", minimum=0)
     shuffle: bool = setting(True, "a new order each epoch; false: the order of the files")
-    workers: int = setting(0, "loader processes per rank, for your own dataset", minimum=0)
+    workers: int = setting(0, "loader processes per rank, for images and your own dataset", minimum=0)
     cache: str = setting("", "folder of prepared token files; empty: inside the run folder")
 
 
@@ -99,7 +122,11 @@ class Batch(Section):
 
     size: int = setting(0, "samples per update over all ranks; 0: from `tokens`, else 32", minimum=0)
     tokens: int = setting(0, "the same in tokens (a multiple of data.sequence)", minimum=0)
-    micro: int = setting(0, "samples per forward on one rank; 0: all of the rank's share at once", minimum=0)
+    micro: int = setting(
+        0,
+        "samples per forward on one rank; 0: all of the rank's share at once, in a pipeline 4 forwards to a rank",
+        minimum=0,
+    )
     last: str = setting(
         "keep", "a shorter batch at the end of an epoch: keep it (weighted right) or drop it", choices=("keep", "drop")
     )
@@ -131,12 +158,26 @@ class Precision(Section):
     """Number formats. Weights and optimizer state stay in fp32 (fp64 for fp64) unless `weights` says otherwise."""
 
     compute: str = setting(
-        "auto", "matrix products: auto (bf16 where it pays, else fp32), fp64, fp32, bf16, fp16", choices=PRECISIONS
+        "auto",
+        "matrix products: auto (bf16 where it pays, else fp32), fp64, fp32, bf16, fp16, fp8 (on GPUs that have it)",
+        choices=(*PRECISIONS, "fp8"),
     )
     attention: str = setting(
         "auto", "attention: auto (as `compute`; on CPU fp32 under bf16, which is faster), or fixed", choices=PRECISIONS
     )
     weights: str = setting("fp32", "fp32, or bf16: pure bf16 weights and optimizer state", choices=("fp32", "bf16"))
+    update: str = setting(
+        "stochastic",
+        "weights bf16: how an update too small for the format is kept: stochastic (rounded at random, the same on "
+        "every layout), kahan (the remainder is kept beside each weight), plain (it is lost)",
+        choices=("plain", "stochastic", "kahan"),
+    )
+    gathered: str = setting(
+        "weights",
+        "sharded weights are sent and used in the format of: weights, compute (half the bytes, all layers in it; "
+        "gradients are added up in fp32 all the same)",
+        choices=("weights", "compute"),
+    )
     loss_scale: float = setting(65536.0, "fp16: loss scale at the start; 0: no scaling", minimum=0)
     growth: int = setting(2000, "fp16: applied updates without overflow before the scale doubles", minimum=1)
     min_scale: float = setting(1.0, "fp16: a scale that falls below this ends the run", above=0)
@@ -148,24 +189,50 @@ class Parallel(Section):
     backend: str = setting("auto", "collectives: auto (nccl on cuda, gloo on cpu)", choices=("auto", "gloo", "nccl"))
     strategy: str = setting(
         "ddp",
-        "what each rank keeps of the model: ddp (all of it), gradients (FSDP2: its part of weights, gradients and "
+        "what each rank keeps of the model: ddp (all of it), optimizer (ZeRO-1: all of it, but the optimizer state of "
+        "some weights only, which it updates for all ranks), gradients (FSDP2: its part of weights, gradients and "
         "optimizer state, and all weights from forward to backward), full (FSDP2: its part, and a block's weights only "
         "while they are used)",
-        choices=("ddp", "gradients", "full"),
+        choices=("ddp", "optimizer", "gradients", "full"),
     )
     shard: int = setting(
         0,
         "gradients, full: ranks that keep a whole model between them; the others keep copies of it (hybrid); 0: all",
         minimum=0,
     )
-    pipeline: int = setting(1, "stages that the model's blocks are cut into, a group of ranks each", minimum=1)
+    pipeline: int = setting(1, "parts of its blocks that the model is cut into, a group of ranks each", minimum=1)
+    schedule: str = setting(
+        "1f1b",
+        "pipeline: order of the micro-batches, which are the forwards of an update: gpipe (all forwards, then all "
+        "backwards; with one micro-batch plain model parallelism), 1f1b (as early a backward as can be: fewer held in "
+        "memory), interleaved (1f1b with several stages to a rank: less waiting, more sending), zero_bubble (and the "
+        "backward for weights fills the gaps), zbv, dualpipev (two stages to a rank, there and back)",
+        choices=("gpipe", "1f1b", "interleaved", "zero_bubble", "zbv", "dualpipev"),
+    )
+    virtual: int = setting(0, "interleaved, zero_bubble: stages to a rank; 0: 2", minimum=0)
+    cut: list[int] = setting([], "pipeline: blocks of each stage; empty: so that the dearest is as cheap as can be")
     context: int = setting(1, "parts that every sequence is cut into, a rank each (gpt)", minimum=1)
     tensor: int = setting(1, "parts that every matrix is cut into, a rank each", minimum=1)
     sequence_parallel: bool = setting(
         False, "tensor: norms, dropout and what is added up are cut over the tokens too; less memory, same exchanges"
     )
     loss_parallel: bool = setting(True, "tensor: logits stay cut over the vocabulary (built-in losses)")
-    bucket_mb: int = setting(25, "ddp: size of a gradient bucket in MiB", minimum=1)
+    bucket_mb: int = setting(25, "ddp, optimizer: size of a gradient bucket in MiB", minimum=1)
+    unused: str = setting(
+        "error",
+        "ddp: a parameter that the loss does not depend on is an error, or find it in every update (slower)",
+        choices=("error", "find"),
+    )
+    static_graph: bool = setting(False, "ddp: every update uses the same parameters, in one forward")
+    compress: str = setting(
+        "none",
+        "ddp: gradients are sent as they are, or lossy: in bf16 or fp16, or as matrices of low rank (PowerSGD)",
+        choices=("none", "bf16", "fp16", "powersgd"),
+    )
+    powersgd_rank: int = setting(4, "compress powersgd: rank of the matrices", minimum=1)
+    sync_batch_norm: bool = setting(
+        False, "batch norms take the statistics of a micro-batch of all ranks together, not each rank its own"
+    )
 
 
 class Checkpoint(Section):
@@ -180,6 +247,10 @@ class Log(Section):
     """What is told while training."""
 
     every: int = setting(10, "updates between lines where the output is not a terminal", minimum=1)
+    norms: int = setting(0, "updates between gradient and weight norms of every layer; 0: never", minimum=0)
+    underflow: int = setting(
+        0, "updates between counts of gradients that fp16 holds as zero, with their exponents; 0: never", minimum=0
+    )
     tensorboard: bool = setting(False, "write TensorBoard event files (needs the extra `tensorboard`)")
     progress: str = setting(
         "auto", "auto: a line that is redrawn on a terminal, else lines; lines; none", choices=("auto", "lines", "none")

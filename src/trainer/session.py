@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -25,13 +25,17 @@ from trainer.launch.stop import StopRequest
 from trainer.loop import Loop, Reporters, State
 from trainer.mesh import BatchPlan, plan_layout, total_updates
 from trainer.models import build_model, choose_loss
+from trainer.models.scores import scored
 from trainer.moving import moved
-from trainer.optim import build_optimizer
+from trainer.optim import Optimizers, build_optimizer
 from trainer.parallel import parallelize
 from trainer.precision import Policy, choose, make_policy
 from trainer.resume import Checkpoints
 from trainer.schema import Config
 from trainer.step import Step
+
+if TYPE_CHECKING:
+    from trainer.watch import Watch
 
 
 def set_up(config: Config, world: World) -> torch.device:
@@ -79,10 +83,7 @@ def make_model(config: Config, vocabulary: int, policy: Policy, device: torch.de
     """The model with the weights that the seed gives, whatever the number of ranks."""
     seed_everything(config.run.seed)
     model = build_model(config.model, vocabulary=vocabulary)
-    model.to(device=device, dtype=policy.weights)
-    if policy.attention is not None and hasattr(model, "attention_dtype"):
-        own: Any = model
-        own.attention_dtype = policy.attention
+    policy.cast(model, device)
     return model
 
 
@@ -125,17 +126,19 @@ def assemble(
     if meta:
         checkpoints.check_data(meta)
     compute = _compute(config, device, meta, world)
-    policy = make_policy(config.precision, compute, device)
+    policy = make_policy(config.precision, compute, device, config.run.seed)
     startup.mark("precision")
     model = make_model(config, data.vocabulary, policy, device)
     if found:
         saved.load_model(found, model)
     loss = choose_loss(config.model, model)
+    scores = scored(loss)
     startup.mark("model")
     layout = plan_layout(config, world.world_size)
-    cut = parallelize(model, loss, layout, config.parallel, device)
+    watch = make_watch(config, model)
+    cut = parallelize(model, scores or loss, layout, config.parallel, device, gathered=policy.gathered)
     startup.mark("parallel")
-    optimizers = build_optimizer(model, config.optim, device)
+    optimizers = rounded(build_optimizer(model, config.optim, device, cut.spread), policy, model)
     startup.mark("optimizer")
     # what tensor ranks drop out is the same, but where each has its own tokens
     apart = layout.tensor == 1 or config.parallel.sequence_parallel
@@ -149,7 +152,15 @@ def assemble(
     to_device = partial(moved, device=device)
     micro = config.eval.micro or plan.micro
     evaluation = Evaluation(
-        cut, data, policy, device, world.rank, micro=micro, limit=config.eval.samples, to_device=to_device
+        cut,
+        data,
+        policy,
+        device,
+        world.rank,
+        micro=micro,
+        limit=config.eval.samples,
+        to_device=to_device,
+        scores=scores,
     )
     loop = Loop(
         config,
@@ -161,10 +172,30 @@ def assemble(
         total=total,
         items_per_sample=data.train.tokens_per_sample,
         to_device=to_device,
-        save=lambda: checkpoints.save(model, optimizers, state, policy, compute),
+        watch=watch,
+        save=lambda: checkpoints.save(model, optimizers, state, policy, compute, cut.stages),
         evaluate=evaluation,
+        settle=cut.settle,
     )
     return Training(world, data, model, loop, checkpoints)
+
+
+def rounded(optimizers: Optimizers, policy: Policy, model: nn.Module) -> Optimizers:
+    """The same, or what updates bf16 weights without losing small steps."""
+    if policy.rounding is None:
+        return optimizers
+    from trainer.precision.rounding import RoundedOptimizers
+
+    return RoundedOptimizers(optimizers.optimizers, policy.rounding, model)
+
+
+def make_watch(config: Config, model: nn.Module) -> "Watch | None":
+    """What looks at gradients where the run file asks for it; `model` is still whole."""
+    if not (config.log.norms or config.log.underflow):
+        return None
+    from trainer.watch import Watch
+
+    return Watch(model, norms=config.log.norms, underflow=config.log.underflow)
 
 
 def _compute(config: Config, device: torch.device, meta: dict[str, Any] | None, world: World) -> str:
@@ -204,7 +235,11 @@ def _reporters(config: Config, world: World, folder: Path, state: State, total: 
     metrics = MetricsWriter(folder / "metrics.jsonl", state.step) if first else NullWriter()
     mode = config.log.progress if first else "none"
     progress = Progress(
-        total, state.step, mode=mode, every=config.log.every, unit="samples" if config.data.dataset else "tokens"
+        total,
+        state.step,
+        mode=mode,
+        every=config.log.every,
+        unit="samples" if config.data.dataset or config.data.images else "tokens",
     )
     events = None
     if config.log.tensorboard and first:

@@ -48,8 +48,11 @@ def doubt(config: Config) -> str:
     for name, value in own.items():
         if value:
             return f"{name} is code of your own: nobody has proven what it needs (start.policy = fast: all the same)"
-    if config.parallel.strategy != "ddp":
-        return "DTensor, which shards the model, needs all of them"
+    if config.data.images:
+        return "models of images are not proven to need none of them (start.policy = fast: all the same)"
+    parallel = config.parallel
+    if parallel.strategy != "ddp" or max(parallel.pipeline, parallel.tensor, parallel.context) > 1:
+        return "DTensor, which cuts the model, needs all of them"
     if config.run.device != "cpu" and startup.accelerator_present():
         return "not proven on an accelerator (start.policy = fast: all the same)"
     return ""

@@ -1,7 +1,7 @@
 """One optimizer update: accumulate, reduce, unscale, clip, step. No I/O; no rank decides anything alone."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,18 +13,25 @@ from trainer.precision import Policy
 if TYPE_CHECKING:
     from trainer.parallel import Parallelized
 
+# looks at the gradients: (factor they are to be multiplied with, ranks that hold each, device) -> what it saw
+Look = Callable[[float, int, torch.device], dict[str, object]]
+
 
 class Outcome:
-    """What one update did. `loss`: mean over the counted items of all ranks; `grad_norm`: before clipping."""
+    """What one update did. `loss`: mean over the counted items of all ranks; `grad_norm`: before clipping; `seen`: what
+    was asked to be looked at."""
 
-    __slots__ = ("applied", "count", "grad_norm", "loss", "stop")
+    __slots__ = ("applied", "count", "grad_norm", "loss", "seen", "stop")
 
-    def __init__(self, loss: float, count: int, grad_norm: float, applied: bool, stop: bool) -> None:
+    def __init__(
+        self, loss: float, count: int, grad_norm: float, applied: bool, stop: bool, seen: dict[str, object]
+    ) -> None:
         self.loss = loss
         self.count = count
         self.grad_norm = grad_norm
         self.applied = applied
         self.stop = stop
+        self.seen = seen
 
 
 class Step:
@@ -49,12 +56,17 @@ class Step:
         self._autocast = policy.autocast(device.type)
 
     def __call__(
-        self, micro_batches: Sequence[tuple[Any, int]], divisor: float, multiplier: float, stop: bool
+        self,
+        micro_batches: Sequence[tuple[Any, int]],
+        divisor: float,
+        multiplier: float,
+        stop: bool,
+        look: Look | None = None,
     ) -> Outcome:
         """Applies one update made of (batch, number of real samples) pairs; 0 real samples count for nothing.
 
-        `multiplier`: the learning rate as a share of its peak; `stop`: this rank was asked to stop. The outcome is the
-        same on all ranks.
+        `multiplier`: the learning rate as a share of its peak; `stop`: this rank was asked to stop; `look`: at the
+        gradients of this update. The outcome is the same on all ranks.
         """
         scale = self.policy.scale.scale if self.policy.scale else 1.0
         # backward averages over the ranks that see other tokens; what is wanted is the sum
@@ -69,6 +81,7 @@ class Step:
         norm = self._norm(gradients) * factor
         loss = loss_sum / count if count else math.nan
         applied = math.isfinite(norm) and math.isfinite(loss)
+        seen = look(factor, self.cut.layout.holders, self.device) if look is not None else {}
         if applied:
             if self.clip and norm > self.clip:
                 factor *= self.clip / (norm + 1e-6)
@@ -80,15 +93,18 @@ class Step:
         if self.policy.scale:
             if applied:
                 self.policy.scale.applied()
-            else:
+            elif count:  # an update in which nothing counts says nothing about the scale
                 self.policy.scale.overflowed()
-        return Outcome(loss, int(count), norm, applied, stops > 0)
+        return Outcome(loss, int(count), norm, applied, stops > 0, seen)
 
     def _norm(self, gradients: list[Tensor]) -> float:
         """Euclidean norm of all gradients together, as they stand."""
         if self.cut.sharded:
             from trainer.parallel.gradients import total_norm
 
+            if self.cut.counted_elsewhere:
+                counted = [p for p in self.parameters if p not in self.cut.counted_elsewhere]
+                gradients = [p.grad for p in counted if p.grad is not None]
             return total_norm(gradients, self.cut.layout.holders, self.device)
         if not gradients:
             return 0.0

@@ -106,14 +106,27 @@ def test_the_picture_shows_first_updates_before_answers() -> None:
 
 
 def test_all_contenders_of_a_step_do_the_same_work() -> None:
-    printed = tool("bench_step", "--contenders", "trainer", "--models", "tiny", "--rounds", "2")
-    losses = {line.rsplit(" ", 1)[1] for line in printed.splitlines() if "loss" in line}
-    assert len(losses) == 1, printed
+    printed = tool(
+        "bench_step", "--contenders", "trainer", "--models", "tiny", "--rounds", "1", "--layouts", "one,full"
+    )
+    losses = [line.rsplit(" ", 1)[1] for line in printed.splitlines() if "loss" in line]
+    assert len(losses) == 4, printed
+    assert losses[0] == losses[1], printed
+    assert losses[2] == losses[3], printed
 
 
 @pytest.mark.parametrize(
     "name",
-    ["typecheck", "bench_startup", "bench_step", "prove_build", "prove_tampering", "prove_one_file", "startup_scale"],
+    [
+        "typecheck",
+        "bench_startup",
+        "bench_step",
+        "prove_build",
+        "prove_curves",
+        "prove_tampering",
+        "prove_one_file",
+        "startup_scale",
+    ],
 )
 def test_every_tool_explains_itself(name: str) -> None:
     assert "uv run" in tool(name, "--help")

@@ -11,9 +11,12 @@ from torch.optim import Optimizer
 from trainer.checkpoint import tensors
 from trainer.checkpoint.names import plain_names
 from trainer.checkpoint.parts import gathered, is_part, part_like
+from trainer.checkpoint.spread import collected, own_part
+from trainer.checkpoint.stages import joined, keeps
 from trainer.errors import UserError
 
 if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
     from torch.distributed.tensor import DTensor
 
 OPTIMIZER_FILE = "optimizer.pt"
@@ -23,12 +26,19 @@ _CONFIGURED = {"lr", "initial_lr", "betas", "eps", "momentum", "weight_decay"}
 _IMPLEMENTATION = {"foreach", "fused", "capturable", "differentiable", "maximize"}
 
 
-def save_optimizer(folder: Path, model: nn.Module, optimizers: Sequence[Optimizer], write: bool = True) -> None:
+def save_optimizer(
+    folder: Path,
+    model: nn.Module,
+    optimizers: Sequence[Optimizer],
+    write: bool = True,
+    stages: "ProcessGroup | None" = None,
+) -> None:
     """Writes `optimizer.pt`: each parameter's shape, optimizer class and state; and each group's values.
 
-    The optimizers together hold parameters of `model`, each once. Collective where that is sharded; `write`: whether
-    this rank is the one that writes. UserError when the disk refuses.
+    The optimizers together hold parameters of `model`, each once. Collective where these or their state are cut over
+    ranks, or into pipeline `stages`; `write`: whether this rank is the one that writes. UserError when the disk refuses.
     """
+    kept = keeps(write, stages)
     names = _parameter_names(model)
     parameters: dict[str, Any] = {}
     groups: list[dict[str, Any]] = []
@@ -36,13 +46,17 @@ def save_optimizer(folder: Path, model: nn.Module, optimizers: Sequence[Optimize
         inside = [_name(names, parameter) for parameter in group["params"]]
         values = {key: value for key, value in group.items() if key != "params" and _is_plain(value)}
         groups.append({"parameters": inside, "values": values})
+        states = collected(optimizer, group["params"])
         for name, parameter in zip(inside, group["params"], strict=True):
             assert name not in parameters, f"{name} is in two groups"
             parameters[name] = {
-                "optimizer": type(optimizer).__name__,
+                "optimizer": type(own_part(optimizer)).__name__,
                 "shape": list(parameter.shape),
-                "state": gathered(optimizer.state.get(parameter, {}), write),
+                "state": gathered(states[parameter], kept),
             }
+    if stages is not None and kept:
+        parameters = joined(parameters, stages)
+        groups = [group for own in joined({str(stages.rank()): groups}, stages).values() for group in own]
     if write:
         tensors.save(folder / OPTIMIZER_FILE, {"parameters": parameters, "groups": groups})
 
@@ -59,16 +73,18 @@ def load_optimizer(folder: Path, model: nn.Module, optimizers: Sequence[Optimize
     found: list[tuple[Optimizer, dict[str, Any], nn.Parameter, dict[str, Any]]] = []
     for optimizer, group in _groups(optimizers):
         for parameter in group["params"]:
-            state = _find(folder, saved["parameters"], _name(names, parameter), parameter, type(optimizer).__name__)
-            found.append((optimizer, group, parameter, state))
+            part = own_part(optimizer)
+            state = _find(folder, saved["parameters"], _name(names, parameter), parameter, type(part).__name__)
+            found.append((part, group, parameter, state))
     for optimizer in optimizers:
-        optimizer.state.clear()
-    for optimizer, group, parameter, state in found:
-        if state:
-            optimizer.state[parameter] = {key: _placed(key, value, parameter, group) for key, value in state.items()}
+        own_part(optimizer).state.clear()
+    own = {each for _, group in _groups([own_part(optimizer) for optimizer in optimizers]) for each in group["params"]}
+    for part, group, parameter, state in found:
+        if state and parameter in own:
+            part.state[parameter] = {key: _placed(key, value, parameter, group) for key, value in state.items()}
     values_of = {name: group["values"] for group in saved["groups"] for name in group["parameters"]}
     for optimizer, group in _groups(optimizers):
-        if group["params"] and not type(optimizer).__module__.startswith("torch.optim"):
+        if group["params"] and not type(own_part(optimizer)).__module__.startswith("torch.optim"):
             values = values_of[names[group["params"][0]]]
             group.update({k: v for k, v in values.items() if k in group and k not in _CONFIGURED | _IMPLEMENTATION})
 

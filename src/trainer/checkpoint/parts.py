@@ -22,12 +22,26 @@ def gathered(state: Mapping[str, Any], keep: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in state.items():
         if is_part(value):
-            whole = value.full_tensor()
-            value = whole.cpu() if keep else None
-            del whole
+            gathered_value = whole(value)
+            value = gathered_value.cpu() if keep else None
+            del gathered_value
         if keep:
             found[name] = value
     return found
+
+
+def whole(part: "DTensor") -> torch.Tensor:
+    """All of a sharded tensor, on every rank, along one dimension of the mesh after the other; torch, asked for all at
+    once, does so too, with a warning. What was cut last comes first: what sharded a part (strided), then the innermost.
+    """
+    from torch.distributed.tensor import Replicate
+
+    order = sorted(range(part.device_mesh.ndim), key=lambda d: (not hasattr(part.placements[d], "split_factor"), -d))
+    for dimension in order:
+        placements = list(part.placements)
+        placements[dimension] = Replicate()
+        part = part.redistribute(placements=placements)
+    return part.to_local()
 
 
 def part_like(whole: torch.Tensor, example: "DTensor") -> "DTensor":

@@ -7,7 +7,7 @@ Counters, the loss scale and the data cursor are plain numbers and travel in the
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -17,7 +17,11 @@ from trainer.checkpoint.names import plain_names
 from trainer.checkpoint.optimizer import load_optimizer, save_optimizer
 from trainer.checkpoint.parts import gathered
 from trainer.checkpoint.random_state import load_rank_state, save_rank_state
+from trainer.checkpoint.stages import joined, keeps
 from trainer.errors import UserError
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 __all__ = [
     "load_model",
@@ -33,13 +37,13 @@ MODEL_FILE = "model.pt"
 _FIX = "use the [model] section that it was saved with, or another --run.folder"
 
 
-def save_model(folder: Path, model: nn.Module, write: bool = True) -> None:
+def save_model(folder: Path, model: nn.Module, write: bool = True, stages: "ProcessGroup | None" = None) -> None:
     """Writes `model.pt`: parameters and persistent buffers under the model's own names, tied weights once.
 
-    Collective where the model is sharded; `write`: whether this rank is the one that writes. UserError when the disk
-    refuses.
+    Collective where the model is sharded or cut into pipeline `stages`; `write`: whether this rank is the one that
+    writes. UserError when the disk refuses.
     """
-    state = _state(model, write)
+    state = _state(model, write, stages)
     if write:
         tensors.save(folder / MODEL_FILE, state)
 
@@ -56,13 +60,14 @@ def load_model(folder: Path, model: nn.Module) -> None:
     model.load_state_dict({name: saved[plain] for name, plain in names.items()}, strict=True)
 
 
-def weights_digest(model: nn.Module) -> str:
+def weights_digest(model: nn.Module, stages: "ProcessGroup | None" = None) -> str:
     """Hexadecimal SHA-256 over name, type, shape and bytes of every saved tensor, in the order of the names.
 
-    Equal for bit-identical weights, whatever wraps the model and wherever it lies. Collective where it is sharded.
+    Equal for bit-identical weights, whatever wraps the model and wherever it lies. Collective where it is sharded; of a
+    pipeline's `stages` the first rank's counts.
     """
     digest = hashlib.sha256()
-    for name, value in sorted(_state(model).items()):
+    for name, value in sorted(_state(model, True, stages).items()):
         if isinstance(value, torch.Tensor):
             digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
             flat = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
@@ -70,9 +75,11 @@ def weights_digest(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _state(model: nn.Module, keep: bool = True) -> dict[str, Any]:
+def _state(model: nn.Module, keep: bool, stages: "ProcessGroup | None") -> dict[str, Any]:
     state = model.state_dict()
-    return gathered({plain: state[name] for name, plain in plain_names(model, state).items()}, keep)
+    kept = keeps(keep, stages)
+    own = gathered({plain: state[name] for name, plain in plain_names(model, state).items()}, kept)
+    return joined(own, stages) if kept else own
 
 
 def _compare(folder: Path, saved: Mapping[str, Any], own: Mapping[str, Any]) -> None:

@@ -41,12 +41,17 @@ def run(arguments: list[str]) -> int:
     given = split(arguments, {"world": True, "memory": True, "measure": False, "json": False}, 1, "check")
     world = whole(given.flags, "world", 1, 1)
     resolved = resolve_run(given.places, given.settings)
-    plan = refuse_early(resolved.config, world)
-    if not resolved.config.data.dataset:
+    config = resolved.config
+    plan = refuse_early(config, world)
+    if config.data.images:
+        from trainer.data.images import find_images
+
+        find_images(config.data)
+    elif not config.data.dataset:
         from trainer.data.sources import resolve_files
 
-        resolve_files(resolved.config.data)
-    found = Findings(resolved.config, plan, plan_layout(resolved.config, world), given)
+        resolve_files(config.data)
+    found = Findings(config, plan, plan_layout(config, world), given)
     if "json" in given.flags:
         print(json.dumps(found.to_dict(resolved)))
         return 0

@@ -31,13 +31,16 @@ def run(arguments: list[str]) -> int:
     from trainer.loaded import load
     from trainer.mesh import Layout
     from trainer.models import choose_loss
+    from trainer.models.scores import scored
     from trainer.moving import moved
     from trainer.parallel import parallelize
 
     loaded = load(place, given.settings, given.flags.get("checkpoint", ""))
     config = loaded.config
+    loss = choose_loss(config.model, loaded.model)
+    scores = scored(loss)
     evaluation = Evaluation(
-        parallelize(loaded.model, choose_loss(config.model, loaded.model), Layout(), config.parallel, loaded.device),
+        parallelize(loaded.model, scores or loss, Layout(), config.parallel, loaded.device),
         loaded.data,
         loaded.policy,
         loaded.device,
@@ -45,6 +48,7 @@ def run(arguments: list[str]) -> int:
         micro=config.eval.micro or config.batch.micro or 32,
         limit=config.eval.samples,
         to_device=lambda batch: moved(batch, loaded.device),
+        scores=scores,
     )
     result = evaluation()
     if not result:

@@ -27,6 +27,9 @@ def run(arguments: list[str]) -> int:
     if config.data.dataset:
         print("data.dataset is your own code: there is nothing to prepare")
         return 0
+    if config.data.images:
+        print("data.images is read as it is: there is nothing to prepare")
+        return 0
     from trainer.data.datasets import open_data
     from trainer.needs import need
 

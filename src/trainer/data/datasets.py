@@ -16,7 +16,8 @@ from trainer.schema import Config, Data
 class Datasets(NamedTuple):
     """What a run trains on and is evaluated on.
 
-    `vocabulary` is 0 if neither settings nor data tell it; `tokenizer` is None for a user's dataset. `validation_bytes`
+    `vocabulary` is 0 if neither settings nor data tell it, and of images the number of classes; `tokenizer` is None for
+    what is no text. `validation_bytes`
     and `validation_tokens` are the bytes of text and the tokens that all of `validation` stands for, 0 if unknown.
     `fingerprint` is a digest of the tokens: equal for equal data, however often it was prepared. `zlib_bits_per_byte`
     is there if it was asked for and the validation data is text. `info` is for people: counts and places.
@@ -47,6 +48,8 @@ def open_data(
     """
     if config.data.dataset:
         return _user_data(config)
+    if config.data.images:
+        return _image_data(config, folder, prepare)
     tokenizer = open_tokenizer(config.data.tokenizer)
     if prepare:
         files = _prepared_here(config, folder, tokenizer, resumed_fingerprint, zlib)
@@ -60,7 +63,9 @@ def is_prepared(config: Config, folder: Path) -> bool:
 
     Does not look at the sources: where they changed, the files are old until the rank that prepares is done.
     """
-    return bool(config.data.dataset) or has_prepared(config.data, folder, open_tokenizer(config.data.tokenizer))
+    if config.data.dataset or config.data.images:
+        return True
+    return has_prepared(config.data, folder, open_tokenizer(config.data.tokenizer))
 
 
 def _prepared_here(config: Config, folder: Path, tokenizer: Tokenizer, keep: str, zlib: bool) -> Prepared:
@@ -137,8 +142,37 @@ def _user_data(config: Config) -> Datasets:
     )
 
 
+def _image_data(config: Config, folder: Path, look: bool) -> Datasets:
+    """`look`: here, and not at what another rank has noted in the run's folder."""
+    import numpy as np
+
+    from trainer.data.image_files import open_images
+    from trainer.data.image_source import ImageSource, split
+    from trainer.data.images import check_normalization, find_images, noted
+
+    data = config.data
+    found = find_images(data) if look else noted(folder)
+    images = open_images(found.train, config.model)
+    numbers, held = split(images, 0 if found.validation else data.holdout)
+    others = open_images(found.validation, config.model) if found.validation else images
+    check_normalization(data, images.read(numbers[:1]).shape[3])
+    validation = ImageSource(others, np.arange(len(others.labels)) if found.validation else held, data, augment=False)
+    train = ImageSource(images, numbers, data, augment=True, seed=config.run.seed)
+    return Datasets(
+        train=train,
+        validation=validation if len(validation) else None,
+        vocabulary=max(images.classes, others.classes),
+        tokenizer=None,
+        validation_bytes=0,
+        validation_tokens=0,
+        fingerprint=images.digest(),
+        zlib_bits_per_byte=None,
+        info={"train_samples": len(train), "validation_samples": len(validation), "classes": images.classes},
+    )
+
+
 def _check_alone(data: Data) -> None:
-    for other in ("text", "jsonl"):
+    for other in ("text", "jsonl", "images"):
         if getattr(data, other):
             raise UserError(f"data.dataset and data.{other} are both set", "keep one of them", 2)
 

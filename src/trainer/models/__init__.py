@@ -27,6 +27,18 @@ def _mlp(model: Model, vocabulary: int) -> nn.Module:
     return build_mlp(model)
 
 
+def _vit(model: Model, vocabulary: int) -> nn.Module:
+    from trainer.models.vit import build_vit
+
+    return build_vit(model, vocabulary=vocabulary)
+
+
+def _resnet(model: Model, vocabulary: int) -> nn.Module:
+    from trainer.models.resnet import build_resnet
+
+    return build_resnet(model, vocabulary=vocabulary)
+
+
 def _function(spec: str, what: str) -> Callable[..., Any]:
     from trainer.user_code import load_object
 
@@ -36,11 +48,17 @@ def _function(spec: str, what: str) -> Callable[..., Any]:
     return found
 
 
-MODELS: dict[str, Callable[[Model, int], nn.Module]] = {"gpt": _gpt, "mlp": _mlp}
+MODELS: dict[str, Callable[[Model, int], nn.Module]] = {
+    "gpt": _gpt,
+    "mlp": _mlp,
+    "vit": _vit,
+    "resnet": _resnet,
+}
 
 
 def build_model(model: Model, *, vocabulary: int) -> nn.Module:
-    """The model of the run file on the default device, in torch's default dtype; `vocabulary` is what the data needs.
+    """The model of the run file on the default device, in torch's default dtype; `vocabulary` is what the data needs:
+    tokens, or classes of images.
 
     Raises UserError for sizes that do not fit, or if the user's `build` returns something else than a module.
     """

@@ -1,4 +1,4 @@
-"""Causal self-attention with rotary positions, grouped key/value heads and a cache for decoding."""
+"""Self-attention with rotary positions, grouped key/value heads and a cache for decoding."""
 
 from collections.abc import Callable
 from typing import cast
@@ -68,12 +68,13 @@ class LayerCache:
 
 class Attention(nn.Module):
     """(B, S, width) -> (B, S, width). `compute_dtype` is the number format of the attention itself; None: as the
-    projections'. `gather`: gives keys and values of all tokens where this rank has a part of them; needs a mask. There
-    are as many heads as the projections give: a rank may have a part of them.
+    projections'. Not `causal`: every position sees all. `gather`: gives keys and values of all tokens where this rank
+    has a part of them; needs a mask. There are as many heads as the projections give: a rank may have a part of them.
     """
 
-    def __init__(self, width: int, heads: int, kv_heads: int, qk_norm: bool, scale: float) -> None:
+    def __init__(self, width: int, heads: int, kv_heads: int, qk_norm: bool, scale: float, causal: bool = True) -> None:
         super().__init__()
+        self.causal = causal
         self.head = width // heads
         self.grouped = kv_heads != heads
         self.compute_dtype: torch.dtype | None = None
@@ -89,7 +90,7 @@ class Attention(nn.Module):
         self, x: Tensor, rotations: Tensor, mask: Tensor | None = None, cache: LayerCache | None = None
     ) -> Tensor:
         """`rotations` (S, 1, head / 2); `mask` bool, broadcast to (B, heads, S, S of keys), true where attended to;
-        without it every position sees itself and those before.
+        without it every position of causal attention sees itself and those before.
         """
         values = self._split(self.value(x)).transpose(1, 2)
         projected = values.dtype
@@ -121,7 +122,7 @@ class Attention(nn.Module):
         return rotate(x, rotations).to(dtype).transpose(1, 2)
 
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        causal = mask is None and queries.shape[2] > 1
+        causal = self.causal and mask is None and queries.shape[2] > 1
         return functional.scaled_dot_product_attention(
             queries, keys, values, attn_mask=mask, is_causal=causal, enable_gqa=self.grouped
         )

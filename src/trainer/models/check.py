@@ -4,6 +4,7 @@
 """
 
 from trainer.errors import UserError
+from trainer.models.check_images import check_images, count_resnet
 from trainer.schema import Model
 
 
@@ -24,10 +25,15 @@ def vocabulary_size(model: Model, vocabulary: int) -> int:
     return model.vocabulary or vocabulary
 
 
+def class_count(model: Model, classes: int) -> int:
+    """Outputs of a classifier: what the run file asks for, else the `classes` of the data."""
+    return model.classes or classes
+
+
 def check_model(model: Model, vocabulary: int | None = None) -> None:
     """Raises UserError (status 2) for sizes that do not fit together.
 
-    `vocabulary` is what the data needs; None while the data has not been looked at.
+    `vocabulary` is what the data needs (for images: classes); None while the data has not been looked at.
     """
     if model.build:
         return
@@ -37,10 +43,15 @@ def check_model(model: Model, vocabulary: int | None = None) -> None:
             "Give model.dropout a value from 0 to less than 1.",
             2,
         )
+    if model.kind == "mlp":
+        _check_mlp(model)
+        return
+    if model.kind != "resnet":
+        _check_heads(model)
     if model.kind == "gpt":
         _check_gpt(model, vocabulary)
     else:
-        _check_mlp(model)
+        check_images(model, vocabulary)
 
 
 def count_parameters(model: Model, vocabulary: int) -> int:
@@ -54,16 +65,21 @@ def count_parameters(model: Model, vocabulary: int) -> int:
         first = (model.inputs + 1) * model.width
         between = (model.layers - 1) * (model.width + 1) * model.width
         return first + between + (model.width + 1) * model.classes
+    if model.kind == "resnet":
+        return count_resnet(model, class_count(model, vocabulary))
     width = model.width
     head = width // model.heads
     attention = 2 * width * width + 2 * width * head * key_value_heads(model)
     norms = 2 * width + (2 * head if model.qk_norm else 0)
     block = attention + 3 * width * hidden_width(model) + norms
+    if model.kind == "vit":
+        patches = (model.channels * model.patch**2 + 1) * width
+        return patches + model.layers * block + width + width * class_count(model, vocabulary)
     tables = vocabulary_size(model, vocabulary) * (1 if model.tied else 2) + model.bigram
     return tables * width + model.layers * block + width
 
 
-def _check_gpt(model: Model, vocabulary: int | None) -> None:
+def _check_heads(model: Model) -> None:
     if model.width % model.heads:
         raise UserError(
             f"model.width {model.width} does not divide by model.heads {model.heads}.",
@@ -83,6 +99,9 @@ def _check_gpt(model: Model, vocabulary: int | None) -> None:
             "Take kv_heads that divides heads; 0 means as many as heads.",
             2,
         )
+
+
+def _check_gpt(model: Model, vocabulary: int | None) -> None:
     if model.bigram == 1:
         raise UserError(
             "model.bigram is 1: row 0 is for the first position, so no row is left for pairs.",

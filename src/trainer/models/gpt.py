@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainer.errors import UserError
 from trainer.models.attention import Attention, LayerCache, Rotary
 from trainer.models.check import check_model, hidden_width, key_value_heads, vocabulary_size
 from trainer.models.layers import BigramEmbedding, Embedding, Linear, RMSNorm, SwiGLU
@@ -36,12 +37,20 @@ class Block(nn.Module):
     """x + attention(norm(x)), then x + swiglu(norm(x)); (B, S, width) in and out."""
 
     def __init__(
-        self, width: int, heads: int, kv_heads: int, hidden: int, qk_norm: bool, dropout: float, scale: float
+        self,
+        width: int,
+        heads: int,
+        kv_heads: int,
+        hidden: int,
+        qk_norm: bool,
+        dropout: float,
+        scale: float,
+        causal: bool = True,
     ) -> None:
         super().__init__()
         self.dropout = dropout
         self.attention_norm = RMSNorm(width)
-        self.attention = Attention(width, heads, kv_heads, qk_norm, scale)
+        self.attention = Attention(width, heads, kv_heads, qk_norm, scale, causal)
         self.feed_forward_norm = RMSNorm(width)
         self.feed_forward = SwiGLU(width, hidden, scale)
 
@@ -146,7 +155,13 @@ class GPT(nn.Module):
     def own_tokens(self, x: Tensor) -> Tensor:
         """Of (B, S, ...) what belongs to this rank's part of the tokens."""
         index, count = self.part
-        return x if count == 1 else x.unflatten(1, (count, -1))[:, index]
+        if x.shape[1] % count:
+            raise UserError(
+                f"sequences of {x.shape[1]} tokens do not divide into {count} equal parts",
+                "let the data give others, or change parallel.context",
+                2,
+            )
+        return x.chunk(count, 1)[index] if count > 1 else x
 
     def forward(self, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """`documents` (B, S): number of each token's document; tokens see only their own document. With a `cache`,
@@ -154,14 +169,26 @@ class GPT(nn.Module):
 
         Raises ValueError for documents together with a cache, or for more tokens than the cache has room for.
         """
-        layers = range(len(self.blocks))
+        return self.padded(self._through, tokens, documents, cache)
+
+    def padded(
+        self,
+        run: Callable[[Tensor, Tensor | None, Cache | None], Tensor],
+        tokens: Tensor,
+        documents: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """What `run` gives for the tokens, which with a cache may have to be more than they are."""
         padding = -tokens.shape[1] % self.multiple
         if cache is None or not padding:
-            return self.end(self.middle(self.begin(tokens, documents, cache), layers, tokens, documents, cache))
-        padded = functional.pad(tokens, (0, padding))  # behind all that counts, which does not see it
-        logits = self.end(self.middle(self.begin(padded, documents, cache), layers, padded, documents, cache))
+            return run(tokens, documents, cache)
+        logits = run(functional.pad(tokens, (0, padding)), documents, cache)  # behind all that counts and sees it not
         cache.forget(padding, tokens[:, -1:])
         return logits[:, : tokens.shape[1]]
+
+    def _through(self, tokens: Tensor, documents: Tensor | None, cache: Cache | None) -> Tensor:
+        layers = range(len(self.blocks))
+        return self.end(self.middle(self.begin(tokens, documents, cache), layers, tokens, documents, cache))
 
     def plan(self) -> "Plan":
         """Where it may be cut."""
@@ -172,6 +199,12 @@ class GPT(nn.Module):
             absent |= {"blocks.*.attention.query_norm", "blocks.*.attention.key_norm"}
         return Plan(
             [f"blocks.{layer}" for layer in range(len(self.blocks))],
+            begin="begin",
+            middle="middle",
+            end="end",
+            hidden="hidden",
+            first=("embedding", "bigram"),
+            last=("norm", "output"),
             tensor={name: word for name, word in TENSOR.items() if name not in absent},
         )
 
@@ -207,6 +240,13 @@ class GPT(nn.Module):
     def end(self, x: Tensor) -> Tensor:
         """Logits, of what the last block gives."""
         return cast(Tensor, self.output(self.norm(x)))
+
+    def hidden(
+        self, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None
+    ) -> tuple[tuple[int, ...], torch.dtype]:
+        """Shape and type of what goes from block to block."""
+        parts = self.multiple * (self.part[1] if cache is None else 1)
+        return (tokens.shape[0], tokens.shape[1] // parts, self.width), next(self.parameters()).dtype
 
 
 def build_gpt(model: Model, *, vocabulary: int) -> GPT:

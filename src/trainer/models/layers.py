@@ -36,8 +36,8 @@ class Embedding(nn.Embedding):
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + epsilon) * weight over the last dimension (Zhang and Sennrich, 2019).
 
-    Low-precision input is normalized in float32 and comes back in its own dtype. A DTensor, cut along another dimension,
-    comes back as one.
+    Low-precision input is normalized in float32 and comes back in its own dtype. A DTensor, cut along another
+    dimension, comes back as one.
     """
 
     def __init__(self, width: int) -> None:
@@ -85,7 +85,7 @@ def _normalize(x: Tensor, weight: Tensor) -> Tensor:
 def _in_its_dtype(x: Tensor, weight: Tensor) -> Tensor:
     if x.dtype in (torch.bfloat16, torch.float16):
         return _normalize(x.float(), weight.float()).to(x.dtype)
-    return _normalize(x, weight)
+    return _normalize(x, weight.to(x.dtype))
 
 
 def _normalize_part(x: Any, weight: Any) -> Tensor:

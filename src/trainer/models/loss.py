@@ -83,17 +83,22 @@ def token_loss(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
 
 def classification_loss(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
     """Cross entropy of the classes of samples: {"inputs", "labels"} or (inputs, labels)."""
-    if isinstance(batch, Mapping) and "inputs" in batch and "labels" in batch:
-        inputs, labels = batch["inputs"], batch["labels"]
-    elif isinstance(batch, Sequence) and len(batch) == 2:
-        inputs, labels = batch
-    else:
-        raise UserError(
-            "The data gives no inputs and labels, which a classifier's loss needs.",
-            'Let samples be (input, label) or {"inputs": ..., "labels": ...}, or give model.loss.',
-            2,
-        )
+    inputs, labels = inputs_and_labels(batch)
     return cross_entropy(model(inputs), labels)
+
+
+def inputs_and_labels(batch: Batch) -> tuple[Any, Tensor]:
+    """Of samples with a class each; UserError (status 2) for a batch that has no such."""
+    if isinstance(batch, Mapping) and "inputs" in batch and "labels" in batch:
+        return batch["inputs"], batch["labels"]
+    if isinstance(batch, Sequence) and len(batch) == 2:
+        inputs, labels = batch
+        return inputs, labels
+    raise UserError(
+        "The data gives no inputs and labels, which a classifier's loss needs.",
+        'Let samples be (input, label) or {"inputs": ..., "labels": ...}, or give model.loss.',
+        2,
+    )
 
 
 def loss_by_batch(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:

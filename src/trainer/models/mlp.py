@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, cast
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -21,6 +22,7 @@ class MLP(nn.Module):
 
     def __init__(self, *, inputs: int, width: int, layers: int, classes: int, dropout: float = 0.0) -> None:
         super().__init__()
+        self.width = width
         self.dropout = dropout
         self.hidden = nn.ModuleList(nn.Linear(inputs if i == 0 else width, width) for i in range(layers))
         self.output = nn.Linear(width, classes)
@@ -33,17 +35,28 @@ class MLP(nn.Module):
         words = {name: "row" if layer % 2 else "column" for layer, name in enumerate([*names, "output"])}
         if words["output"] == "column":
             words["output"] = "vocabulary"
-        return Plan(names, tensor=words)
+        return Plan(
+            names, begin="begin", middle="middle", end="output", hidden="between", last=("output",), tensor=words
+        )
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.ndim != 2:
-            x = x.flatten(1)
-        x = x.to(self.output.weight.dtype)
-        for layer in self.hidden:
-            x = functional.relu(layer(x))
+        return cast(Tensor, self.output(self.middle(self.begin(x), range(len(self.hidden)))))
+
+    def begin(self, x: Tensor) -> Tensor:
+        """Samples as the layers take them."""
+        return (x if x.ndim == 2 else x.flatten(1)).to(next(self.parameters()).dtype)
+
+    def middle(self, x: Tensor, layers: range, samples: Tensor | None = None) -> Tensor:
+        """Some of the hidden layers, after another; `samples`, which the first began with, are of no use to them."""
+        for layer in layers:
+            x = functional.relu(self.hidden[layer](x))
             if self.dropout and self.training:
                 x = functional.dropout(x, self.dropout)
-        return cast(Tensor, self.output(x))
+        return x
+
+    def between(self, x: Tensor) -> tuple[tuple[int, ...], torch.dtype]:
+        """Shape and type of what goes from layer to layer."""
+        return (x.shape[0], self.width), next(self.parameters()).dtype
 
 
 def build_mlp(model: Model, *, vocabulary: int = 0) -> MLP:

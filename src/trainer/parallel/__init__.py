@@ -2,14 +2,18 @@
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from trainer.backward import Accumulate, Backward, Loss, LossModule
+from trainer.backward import Accumulate, Backward, Context, Loss, LossModule
 
 if TYPE_CHECKING:
     import torch
+    from torch.distributed import ProcessGroup
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy
 
     from trainer.mesh import Layout
     from trainer.schema import Parallel
@@ -19,8 +23,11 @@ class Parallelized:
     """What this rank has of a model.
 
     `module`: holds its parameters. `backward`: makes the gradients of an update. `evaluate(batch)`: (sum, count) of the
-    loss, without gradients. `sharded`: it keeps parts only, so that every forward needs all ranks, in evaluation too.
-    `counts`: whether what `evaluate` gives is not also another rank's.
+    loss, without gradients. `spread`: ranks that keep the optimizer's state between them. `sharded`: it keeps parts
+    only, so that every forward needs all ranks, in evaluation too. `counts`: whether what `evaluate` gives is not also
+    another rank's. `counted_elsewhere`: parameters of which another rank has a copy that counts in the gradient's norm.
+    `stages`: the ranks that have the other stages of a pipeline. `settle`: brings together what data ranks keep apart
+    (running statistics), before anybody looks at it; collective; None: nothing.
     """
 
     def __init__(
@@ -30,44 +37,124 @@ class Parallelized:
         backward: Backward,
         evaluate: Callable[[Any], tuple[Tensor, Tensor]],
         *,
+        spread: "ProcessGroup | None" = None,
         sharded: bool = False,
         counts: bool = True,
+        counted_elsewhere: frozenset[nn.Parameter] = frozenset(),
+        stages: "ProcessGroup | None" = None,
+        settle: Callable[[], None] | None = None,
     ) -> None:
         self.module = module
         self.layout = layout
         self.backward = backward
         self.evaluate = evaluate
+        self.spread = spread
         self.sharded = sharded
         self.counts = counts
+        self.counted_elsewhere = counted_elsewhere
+        self.stages = stages
+        self.settle = settle
 
 
 def parallelize(
-    model: nn.Module, loss: Loss, layout: "Layout", parallel: "Parallel", device: "torch.device"
+    model: nn.Module,
+    loss: Loss,
+    layout: "Layout",
+    parallel: "Parallel",
+    device: "torch.device",
+    *,
+    gathered: "torch.dtype | None" = None,
 ) -> Parallelized:
     """`model`, whole and on its device, is cut in place; loss(model, batch) -> (sum, count). Collective.
 
     The order: tensor parallelism changes the modules that all else wraps; recomputation and compilation wrap blocks;
     the pipeline takes away the blocks of other stages; what is left is sharded or copied over the data ranks last.
+    `gathered`: number format of weights that FSDP2 gathers; None: as they are kept.
     """
-    whole = LossModule(model, loss)
     if layout.world_size == 1:
+        whole = LossModule(model, loss)
         return Parallelized(whole, layout, Accumulate(whole, contextlib.nullcontext), whole)
     if layout.context > 1:
         from trainer.parallel.context import apply_context
         from trainer.parallel.meshes import context_mesh
 
         apply_context(model, context_mesh(layout, device))
-    copies = parallel.strategy == "ddp"
-    if copies and layout.tensor == 1:
-        from trainer.parallel.ddp import apply_ddp
+    copies = parallel.strategy in ("ddp", "optimizer")
+    alone = copies and layout.tensor == layout.pipeline == 1 and not _widened(model)
+    from trainer.parallel.batch_norm import Statistics, batch_norms
 
-        wrapped = apply_ddp(whole, device, parallel.bucket_mb)
-        return Parallelized(wrapped, layout, Accumulate(wrapped, wrapped.no_sync), whole)
-    from trainer.models.plan import blocks_of
-    from trainer.parallel.fsdp import apply_fsdp, take_over, unsynchronized
-    from trainer.parallel.meshes import device_mesh, part
+    mesh, group = None, None
+    if not (alone and parallel.strategy == "ddp"):
+        from trainer.parallel.meshes import data_group, device_mesh
 
-    mesh = device_mesh(layout, device, copies=copies)
+        mesh = device_mesh(layout, device, copies=copies)
+        group = data_group(mesh) if batch_norms(model) else None
+    if parallel.sync_batch_norm and layout.data_ranks > 1:
+        from trainer.parallel.sync_batch_norm import apply_sync_batch_norm
+
+        apply_sync_batch_norm(model, group)
+    if alone:
+        cut = _copied(model, loss, layout, parallel, device, mesh)
+    else:
+        assert mesh is not None
+        cut = _in_parts(model, loss, layout, parallel, device, mesh, gathered)
+    norms = batch_norms(model)
+    cut.settle = Statistics(norms, group).settle if norms and layout.data_ranks > 1 else None
+    return cut
+
+
+def _widened(model: nn.Module) -> bool:
+    """Whether gradients are wider than weights, which DDP does not take: such copies are FSDP2's, of one part each."""
+    return any(each.grad_dtype != each.dtype for each in model.parameters())
+
+
+def _idle(model: nn.Module) -> Callable[[], Context]:
+    """Around forwards that count nothing."""
+    from trainer.parallel.batch_norm import batch_norms, idle
+
+    norms = batch_norms(model)
+    return (lambda: idle(norms)) if norms else contextlib.nullcontext
+
+
+def _copied(
+    model: nn.Module,
+    loss: Loss,
+    layout: "Layout",
+    parallel: "Parallel",
+    device: "torch.device",
+    mesh: "DeviceMesh | None",
+) -> Parallelized:
+    """All of the model on every rank; with a `mesh`, but for the optimizer's state."""
+    from trainer.parallel.ddp import apply_ddp, refuse_unused
+
+    whole = LossModule(model, loss)
+    wrapped = apply_ddp(
+        whole,
+        device,
+        parallel.bucket_mb,
+        static_graph=parallel.static_graph,
+        find_unused=parallel.unused == "find",
+        compress=parallel.compress,
+        rank=parallel.powersgd_rank,
+    )
+    check = partial(refuse_unused, model) if parallel.unused == "error" else None
+    backward = Accumulate(wrapped, wrapped.no_sync, check=check, idle=_idle(model))
+    spread = mesh["replicate"].get_group() if mesh is not None and layout.replicate > 1 else None
+    return Parallelized(wrapped, layout, backward, whole, spread=spread)
+
+
+def _in_parts(
+    model: nn.Module,
+    loss: Loss,
+    layout: "Layout",
+    parallel: "Parallel",
+    device: "torch.device",
+    mesh: "DeviceMesh",
+    gathered: "torch.dtype | None",
+) -> Parallelized:
+    """Parts of the model on every rank, by torch's DTensors, stages or both."""
+    from trainer.parallel.fsdp import mixed_precision, take_over
+
     take_over(model)
     counts = True
     if layout.tensor > 1:
@@ -78,13 +165,85 @@ def parallelize(
         cut_loss = parallel.loss_parallel and takes_parts(loss)
         apply_tensor(model, mesh["tensor"], tensor_plan(model), sequence=parallel.sequence_parallel, loss=cut_loss)
         counts = mesh.get_local_rank("tensor") == 0
-    if layout.averaged == 1:
-        backward = Accumulate(whole, contextlib.nullcontext, counts)
-    else:
-        # DDP takes no DTensors: copies of cut weights are kept alike by FSDP, with one rank to a shard
+    formats = mixed_precision(gathered)
+    if layout.pipeline > 1:
+        return _staged(model, loss, layout, parallel, device, mesh, counts, formats)
+    return _sharded(model, loss, layout, parallel, mesh, counts, formats)
+
+
+def _sharded(
+    model: nn.Module,
+    loss: Loss,
+    layout: "Layout",
+    parallel: "Parallel",
+    mesh: "DeviceMesh",
+    counts: bool,
+    formats: "MixedPrecisionPolicy",
+) -> Parallelized:
+    """A part of the model on every rank. DDP takes no DTensors: copies of weights that tensor ranks cut are FSDP2's
+    too, with one part each."""
+    from trainer.models.plan import blocks_of
+    from trainer.parallel.fsdp import apply_fsdp, unsynchronized
+    from trainer.parallel.meshes import part
+
+    whole = LossModule(model, loss)
+    no_sync: Callable[[], Context] = contextlib.nullcontext
+    if layout.averaged > 1:
         data = part(mesh, "replicate", "shard")
         assert data is not None
         methods = ["loss"] if callable(getattr(model, "loss", None)) else []
-        apply_fsdp(model, data, blocks_of(model), reshard=parallel.strategy == "full", methods=methods)
-        backward = Accumulate(whole, lambda: unsynchronized(model), counts)
+        reshard = parallel.strategy == "full"
+        apply_fsdp(model, data, blocks_of(model), reshard=reshard, methods=methods, policy=formats)
+        no_sync = partial(unsynchronized, model)
+    backward = Accumulate(whole, no_sync, counts, idle=_idle(model))
     return Parallelized(whole, layout, backward, whole, sharded=True, counts=counts)
+
+
+def _staged(
+    model: nn.Module,
+    loss: Loss,
+    layout: "Layout",
+    parallel: "Parallel",
+    device: "torch.device",
+    mesh: "DeviceMesh",
+    counts: bool,
+    formats: "MixedPrecisionPolicy",
+) -> Parallelized:
+    """Some stages of the model on every rank, each copied or sharded over the data ranks by itself."""
+    from trainer.parallel.fsdp import apply_fsdp
+    from trainer.parallel.meshes import part
+    from trainer.parallel.pipeline import Pipeline
+
+    made = Pipeline(
+        model,
+        loss,
+        mesh["pipeline"].get_group(),
+        device,
+        schedule=parallel.schedule,
+        virtual=parallel.virtual,
+        cut=parallel.cut,
+        counts=counts,
+    )
+    made.idle = _idle(model)
+    spread = None
+    if layout.averaged > 1 and parallel.strategy in ("ddp", "optimizer"):
+        copies = mesh["replicate"].get_group()
+        made.average_over(copies, parallel.bucket_mb)
+        spread = copies if parallel.strategy == "optimizer" else None
+    elif layout.averaged > 1:
+        data = part(mesh, "replicate", "shard")
+        assert data is not None
+        made.check_shardable()
+        for module in made.modules.values():
+            apply_fsdp(module, data, module.units, reshard=parallel.strategy == "full", policy=formats)
+    return Parallelized(
+        model,
+        layout,
+        made,
+        made.evaluate,
+        spread=spread,
+        sharded=True,
+        counts=made.counts,
+        counted_elsewhere=made.shared.counted_elsewhere(),
+        stages=made.group,
+    )

@@ -6,28 +6,42 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
-from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 
 def apply_fsdp(
-    model: nn.Module, mesh: "DeviceMesh", units: Sequence[nn.Module], *, reshard: bool, methods: Sequence[str] = ()
+    model: nn.Module,
+    mesh: "DeviceMesh",
+    units: Sequence[nn.Module],
+    *,
+    reshard: bool,
+    methods: Sequence[str] = (),
+    policy: MixedPrecisionPolicy | None = None,
 ) -> None:
     """Shards `model` in place over the last dimension of `mesh`; a first dimension, if there is one, holds copies.
 
     The weights must be the same on all ranks of the mesh (`take_over`). Each of `units` (parts of the model, none
     inside another) is gathered before it is used, the rest of the model as one more; `reshard`: and given up right
     after its forward, to be gathered again for its backward. Averages gradients over all ranks of the mesh. `methods`:
-    names of methods of the model that are called like a forward.
+    names of methods of the model that are called like a forward. `policy`: formats of gathered weights and of gradients
+    on their way; without it those of the weights.
     """
+    policy = policy or MixedPrecisionPolicy()
     for unit in units:
-        fully_shard(unit, mesh=mesh, reshard_after_forward=reshard)
+        fully_shard(unit, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy)
     # what is used at the beginning and at the end of a forward is needed again at once
-    fully_shard(model, mesh=mesh, reshard_after_forward=False)
+    fully_shard(model, mesh=mesh, reshard_after_forward=False, mp_policy=policy)
     for name in methods:
         register_fsdp_forward_method(model, name)
+
+
+def mixed_precision(gathered: torch.dtype | None) -> MixedPrecisionPolicy:
+    """Weights gathered and used as `gathered`, None for as they are kept. Gradients are added up over micro-batches and
+    over ranks in fp32 all the same: 512 ones are 256 in bf16."""
+    return MixedPrecisionPolicy(param_dtype=gathered, reduce_dtype=torch.float32 if gathered else None)
 
 
 def take_over(model: nn.Module) -> None:

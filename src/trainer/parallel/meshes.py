@@ -6,6 +6,8 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
     from trainer.mesh import Layout
 
 
@@ -35,3 +37,12 @@ def part(mesh: DeviceMesh, *names: str) -> DeviceMesh | None:
     """The dimensions of `mesh` among `names`; None where all of them have one rank."""
     found = tuple(name for name in names if name in (mesh.mesh_dim_names or ()))
     return mesh[found] if found else None
+
+
+def data_group(mesh: DeviceMesh) -> "ProcessGroup | None":
+    """The ranks that have the same part of the model and see other samples; None where there are no others.
+    Collective."""
+    data = part(mesh, "replicate", "shard")
+    if data is None or data.size() == 1:
+        return None
+    return data.get_group() if data.ndim == 1 else data._flatten("data").get_group()

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from torch.distributed.tensor.placement_types import Placement
 
 HEADS = 2  # dimension of (B, S, heads, head)
+WORDS = ("column", "row", "vocabulary", "sequence", "heads", "whole")
+_DIVIDED = {"column": "out_features", "row": "in_features"}  # the size of a module that the ranks must divide
 
 
 def apply_tensor(model: nn.Module, mesh: "DeviceMesh", plan: Mapping[str, str], *, sequence: bool, loss: bool) -> None:
@@ -34,15 +36,21 @@ def apply_tensor(model: nn.Module, mesh: "DeviceMesh", plan: Mapping[str, str], 
     weights stay tied. UserError for a plan that does not fit the model.
     """
     between: Placement = Shard(1) if sequence else Replicate()
-    words = {name: (module, word) for name, module, word in _planned(model, plan)}
-    ties, frozen = _ties(model), {name for name, each in model.named_parameters() if not each.requires_grad}
-    for name, (module, word) in words.items():
+    planned = list(_planned(model, plan))
+    for name, module, word in planned:
         _check(name, module, word, mesh.size())
+    ties, frozen = _ties(model), {name for name, each in model.named_parameters() if not each.requires_grad}
+    if sequence and hasattr(model, "multiple"):
+        own: Any = model
+        own.multiple = mesh.size()
+    for _, module, word in planned:
         style = _style(module, word, between, sequence, loss)
         if style is not None:
             parallelize_module(module, mesh, style, src_data_rank=None)
-        elif word == "whole":
+        if word == "whole":
             module.register_forward_pre_hook(_gathered(mesh, between))
+        elif sequence and isinstance(module, nn.Embedding):
+            module.register_forward_pre_hook(_divided(mesh.size()), prepend=True)
     _tie(ties)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name not in frozen)  # styles forget it
@@ -89,24 +97,29 @@ def _style(module: nn.Module, word: str, between: "Placement", sequence: bool, l
     return None
 
 
-# which sizes of a module the ranks must divide; the rest of the words cut nothing of it
-_DIVIDED = {"column": ("out_features", "embedding_dim"), "row": ("in_features",)}
-WORDS = ("column", "row", "vocabulary", "sequence", "heads", "whole")
-
-
 def _check(name: str, module: nn.Module, word: str, ranks: int) -> None:
-    if word in ("column", "row", "vocabulary") and not isinstance(module, nn.Linear | nn.Embedding):
+    if word not in ("column", "row", "vocabulary"):
+        return
+    if not isinstance(module, nn.Linear) and not (word == "vocabulary" and isinstance(module, nn.Embedding)):
         raise UserError(
-            f'{name} is a {type(module).__name__}, and only nn.Linear and nn.Embedding are cut as "{word}"',
+            f'{name} is a {type(module).__name__}; "{word}" is for nn.Linear ("vocabulary" for nn.Embedding too)',
             "name the linear layers inside it",
             2,
         )
-    for size in _DIVIDED.get(word, ()):
-        value = getattr(module, size, ranks)
-        if value % ranks:
+    if word in _DIVIDED:
+        size = getattr(module, _DIVIDED[word])
+        if size % ranks:
             raise UserError(
-                f"{size} of {name} is {value}, which {ranks} tensor ranks do not divide",
+                f"{_DIVIDED[word]} of {name} is {size}, which {ranks} tensor ranks do not divide",
                 "choose --parallel.tensor, or that size, so that they do",
+                2,
+            )
+    else:
+        rows = module.weight.shape[0]
+        if -(-rows // ranks) * (ranks - 1) >= rows:  # cut as torch.chunk does
+            raise UserError(
+                f"{name} has {rows} rows: nothing is left for the last of {ranks} tensor ranks",
+                "choose a smaller --parallel.tensor, or more rows",
                 2,
             )
 
@@ -120,6 +133,20 @@ def _gathered(mesh: "DeviceMesh", between: "Placement") -> Any:
         if isinstance(x, Tensor) and not isinstance(x, DTensor):
             x = DTensor.from_local(x, mesh, (between,), run_check=False)
         return (x.redistribute(placements=(Replicate(),)), *inputs[1:])
+
+    return hook
+
+
+def _divided(ranks: int) -> Any:
+    """A hook that refuses tokens which do not come out even: torch's styles would go on with parts of two sizes."""
+
+    def hook(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+        if inputs[0].shape[1] % ranks:
+            raise UserError(
+                f"{inputs[0].shape[1]} tokens do not divide over {ranks} tensor ranks",
+                "let the data give sequences that do, or leave parallel.sequence_parallel out",
+                2,
+            )
 
     return hook
 

@@ -1,0 +1,121 @@
+"""The optimizer that the run file names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trainer.errors import UserError
+from trainer.optim.check import check_optim
+from trainer.optim.groups import decay_groups, split_parameters
+from trainer.optim.optimizers import Optimizers
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+    from torch.distributed import ProcessGroup
+
+    from trainer.optim.groups import Group
+    from trainer.schema import Optim
+
+
+class Recipe(NamedTuple):
+    """An optimizer that is still to be made: `kind(groups, **options)`."""
+
+    kind: type[torch.optim.Optimizer]
+    groups: list[Group]
+    options: dict[str, Any]
+
+
+def build_optimizer(
+    model: nn.Module, optim: Optim, device: torch.device, spread: ProcessGroup | None = None
+) -> Optimizers:
+    """The optimizer of the run file for the parameters of `model`, which lie where they are trained already.
+
+    Decay applies to matrices (and kernels of convolutions), never to embeddings, norms and biases. `spread`: ranks with
+    equal weights and gradients, each of which keeps the optimizer state of some of them (ZeRO-1).
+    Raises UserError for values out of range, or if the user's `build` returns something else than optimizers.
+    """
+    check_optim(optim)
+    if optim.build:
+        assert spread is None, "refused before"
+        return Optimizers(_own(model, optim))
+    recipes = [recipe for recipe in OPTIMIZERS[optim.name](model, optim) if recipe.groups]
+    if spread is None:
+        return Optimizers([recipe.kind(recipe.groups, **recipe.options) for recipe in recipes])
+    from trainer.parallel.zero import apply_zero
+
+    return Optimizers([apply_zero(recipe.kind, recipe.groups, recipe.options, spread) for recipe in recipes])
+
+
+def _adamw(model: nn.Module, optim: Optim) -> list[Recipe]:
+    matrices, outputs, rest = split_parameters(model)
+    return [_adamw_recipe(matrices + outputs, rest, optim)]
+
+
+def _adamw_recipe(decayed: list[Tensor], rest: list[Tensor], optim: Optim) -> Recipe:
+    import torch
+
+    first, second = optim.betas
+    groups = decay_groups(decayed, rest, optim)
+    options = {"lr": optim.lr, "betas": (first, second), "eps": optim.eps, "fused": _has_fused(groups)}
+    return Recipe(torch.optim.AdamW, groups, options)
+
+
+def _sgd(model: nn.Module, optim: Optim) -> list[Recipe]:
+    import torch
+
+    matrices, outputs, rest = split_parameters(model)
+    groups = decay_groups(matrices + outputs, rest, optim)
+    # there is no fused form for DTensors
+    whole = not any(hasattr(each, "placements") for group in groups for each in group["params"])
+    options = {"lr": optim.lr, "momentum": optim.momentum, "fused": whole and _has_fused(groups)}
+    return [Recipe(torch.optim.SGD, groups, options)]
+
+
+def _muon(model: nn.Module, optim: Optim) -> list[Recipe]:
+    """Muon for the matrices, AdamW for all else, the layers named in a module's `output_layers` included."""
+    import torch
+
+    matrices, outputs, rest = split_parameters(model)
+    flat = [parameter for parameter in matrices if parameter.ndim == 2]
+    others = [parameter for parameter in matrices if parameter.ndim != 2] + outputs
+    groups: list[Group] = [{"params": flat, "weight_decay": optim.weight_decay}] if flat else []
+    options = {"lr": optim.matrix_lr, "momentum": optim.momentum, "nesterov": True}
+    return [Recipe(torch.optim.Muon, groups, options), _adamw_recipe(others, rest, optim)]
+
+
+OPTIMIZERS: dict[str, Callable[[nn.Module, Optim], list[Recipe]]] = {"adamw": _adamw, "sgd": _sgd, "muon": _muon}
+
+
+def _has_fused(groups: list[Group]) -> bool:
+    """Fused beats both other forms on CPU too: AdamW on one core 0.055 ms against 0.167 (foreach) and 0.178 (a loop)
+    for 9 thousand weights, 5.3 ms against 18.4 and 35.1 for 8.4 million.
+    """
+    return all(each.device.type in ("cpu", "cuda") for group in groups for each in group["params"])
+
+
+def _own(model: nn.Module, optim: Optim) -> list[torch.optim.Optimizer]:
+    from torch.optim import Optimizer
+
+    from trainer.user_code import describe, load_object
+
+    build = load_object(optim.build, "optim.build")
+    if not callable(build):
+        raise UserError(f"optim.build: {optim.build} is no function.", "Name one that takes (model, optim).", 2)
+    try:
+        built = build(model, optim)
+    except Exception as error:
+        raise UserError(
+            f"optim.build: {optim.build} raised {describe(error)}",
+            "Mend it; it is called with (model, config.optim); --traceback shows the whole traceback.",
+            2,
+        ) from error
+    found = list(built) if isinstance(built, list | tuple) else [built]
+    if not found or not all(isinstance(optimizer, Optimizer) for optimizer in found):
+        raise UserError(
+            f"{optim.build} returned {type(built).__name__}, not a torch optimizer.",
+            "Let the function of optim.build return a torch.optim.Optimizer or a list of them.",
+            2,
+        )
+    return found

@@ -1,0 +1,41 @@
+"""Several optimizers as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+class Optimizers:
+    """One or more torch optimizers that step as one. The learning rates they come with are the peaks."""
+
+    def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        self.optimizers = list(optimizers)
+        self._peaks = [[float(group["lr"]) for group in optimizer.param_groups] for optimizer in self.optimizers]
+        self._parameters: list[Tensor] = [
+            parameter
+            for optimizer in self.optimizers
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        ]
+
+    def step(self) -> None:
+        """Applies the gradients."""
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+    def zero_grad(self) -> None:
+        """Drops the gradients."""
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def set_lr(self, multiplier: float) -> None:
+        """Sets every group's learning rate to `multiplier` times its peak."""
+        for optimizer, peaks in zip(self.optimizers, self._peaks, strict=True):
+            # looked up each time: an optimizer's load_state_dict puts other groups in place
+            for group, peak in zip(optimizer.param_groups, peaks, strict=True):
+                group["lr"] = peak * multiplier

@@ -1,0 +1,56 @@
+"""Models that tensor and context ranks cannot share are refused without torch."""
+
+import pytest
+
+from trainer.config import resolve
+from trainer.errors import UserError
+from trainer.mesh import Layout, plan_layout
+
+GPT = {"model.heads": "4", "model.kv_heads": "2", "model.width": "32", "data.sequence": "12"}
+MLP = {"model.kind": "mlp", "model.width": "9"}
+
+
+def plan(world: int, changes: dict[str, str]) -> Layout:
+    return plan_layout(resolve("here", list(changes.items()), {}, "").config, world)
+
+
+@pytest.mark.parametrize(
+    ("changes", "what", "fix"),
+    [
+        (
+            {**GPT, "parallel.tensor": "4"},
+            "model.kv_heads 2 does not divide over 4 tensor ranks",
+            "--parallel.tensor 2",
+        ),
+        ({**GPT, "parallel.tensor": "3"}, "model.heads 4 does not divide", "--parallel.tensor 2"),
+        ({**GPT, "model.hidden": "33", "parallel.tensor": "2"}, "model.hidden 33 does not", "--parallel.tensor 1"),
+        ({**MLP, "parallel.tensor": "2"}, "model.width 9 does not divide", "--parallel.tensor 1"),
+        (
+            {**MLP, "parallel.tensor": "3", "parallel.sequence_parallel": "true"},
+            "an mlp has none",
+            "leave parallel.sequence_parallel out",
+        ),
+        ({**MLP, "parallel.context": "2"}, "model.kind mlp has none", "leave parallel.context out"),
+        ({**GPT, "parallel.context": "5"}, "data.sequence 12 does not divide into 5", "--data.sequence 10"),
+        (
+            {**GPT, "parallel.context": "4", "parallel.tensor": "2", "parallel.sequence_parallel": "true"},
+            r"into 8 equal parts \(context 4 x tensor 2\)",
+            "--data.sequence 8",
+        ),
+        ({**GPT, "parallel.context": "2", "model.loss": "mine.py:loss"}, "model.loss is your own", "built-in loss"),
+        ({**GPT, "parallel.tensor": "2", "parallel.context": "2"}, "8 ranks|6 ranks are no whole", "4 ranks"),
+    ],
+)
+def test_what_cannot_be_cut_is_refused_with_the_fix(changes: dict[str, str], what: str, fix: str) -> None:
+    with pytest.raises(UserError, match=what) as found:
+        plan(6, changes)
+    assert fix in found.value.fix
+    assert found.value.status == 2
+
+
+def test_the_rest_of_the_ranks_see_other_samples() -> None:
+    cut = plan(8, {**GPT, "parallel.tensor": "2", "parallel.context": "2", "parallel.strategy": "full"})
+    assert cut.shape() == {"pipeline": 1, "replicate": 1, "shard": 2, "context": 2, "tensor": 2}
+    assert (cut.data_ranks, cut.averaged, cut.holders) == (2, 4, 8)
+    assert [cut.data_index(rank) for rank in range(8)] == [0] * 4 + [1] * 4
+    assert plan(8, {**GPT, "parallel.tensor": "2"}).replicate == 4
