@@ -14,7 +14,7 @@ from trainer.models.loss import token_loss
 from trainer.optim import build_optimizer
 from trainer.parallel import parallelize
 from trainer.precision import Policy
-from trainer.schema import Model, Optim, Parallel
+from trainer.schema import Memory, Model, Optim, Parallel
 from trainer.step import Step
 
 UPDATES, SAMPLES, SEQUENCE, VOCABULARY = 5, 16, 12, 64
@@ -24,12 +24,21 @@ OPTIMIZERS = {
     "sgd": Optim(name="sgd", lr=0.5, momentum=0.9, weight_decay=0.01, clip=0.5),
     "adamw": Optim(name="adamw", lr=0.01, weight_decay=0.1, clip=0.5),
 }
+# compared on fewer layouts, by prove_optimizers
+MORE_OPTIMIZERS = {
+    "muon": Optim(name="muon", lr=0.01, momentum=0.9, weight_decay=0.1, clip=0.5),
+    "lion": Optim(name="lion", lr=0.003, betas=[0.9, 0.99], weight_decay=0.1, clip=0.5),
+    "adafactor": Optim(name="adafactor", lr=0.01, weight_decay=0.1, clip=0.5),
+    "schedule_free": Optim(name="schedule_free", lr=0.01, weight_decay=0.1, clip=0.5, schedule="constant"),
+}
+# as on CUDA; not among those that have to agree
+BF16 = {"muon_bf16": Optim(name="muon", lr=0.01, momentum=0.9, clip=0.5, matrix_precision="bf16")}
 MODEL = Model(kind="gpt", layers=8, width=16, heads=4, tied=True)
 
 
 class Case(NamedTuple):
     """A layout: data ranks, what each keeps, ranks to a copy (0: all), samples a forward; the other degrees; the
-    schedule of a pipeline and its stages on each rank."""
+    schedule of a pipeline and its stages on each rank; what is recomputed."""
 
     data: int
     strategy: str
@@ -43,6 +52,7 @@ class Case(NamedTuple):
     tied: bool = True
     sequence: bool = False
     loss: bool = True
+    recompute: str = "none"
 
     def layout(self) -> Layout:
         """Its degrees."""
@@ -85,6 +95,7 @@ class Case(NamedTuple):
         words += [] if self.tied else ["untied"]
         words += ["sequence"] if self.sequence else []
         words += [] if self.loss else ["whole logits"]
+        words += [] if self.recompute == "none" else [f"recompute {self.recompute}"]
         return ", ".join((*words, f"{SAMPLES // self.data // self.micro} forwards"))
 
 
@@ -109,6 +120,21 @@ def cases() -> Iterator[Case]:
                         yield Case(ranks, strategy, shard, micro)
     yield from pipelines()
     yield from inner_cases()
+    yield from recomputed()
+
+
+def recomputed() -> Iterator[Case]:
+    """Blocks that are made again in backward."""
+    for mode in ("full", "every", "selective"):
+        yield Case(1, "ddp", 0, 4, recompute=mode)
+        yield Case(2, "ddp", 0, 2, recompute=mode)
+        yield Case(2, "full", 0, 2, recompute=mode)
+        yield Case(2, "ddp", 0, 2, tensor=2, recompute=mode)
+        yield Case(2, "full", 0, 2, tensor=2, sequence=True, recompute=mode)
+        yield Case(1, "ddp", 0, 4, context=2, recompute=mode)
+        for name, virtual in (("1f1b", 1), ("zero_bubble", 2), ("zbv", 2)):
+            yield Case(1, "ddp", 0, 2, pipeline=2, schedule=name, virtual=virtual, recompute=mode)
+        yield Case(2, "full", 0, 2, pipeline=2, recompute=mode)
 
 
 def inner_cases() -> Iterator[Case]:
@@ -173,9 +199,9 @@ def updates(rank: int, count: int, case: Case, dtype: str, optimizer: str) -> Nu
     """One rank of it."""
     torch.manual_seed(7)
     model = MODELS["gpt"](Model(**{**vars(MODEL), "tied": case.tied}), VOCABULARY).to(DTYPES[dtype])
-    optim = OPTIMIZERS[optimizer]
+    optim = {**OPTIMIZERS, **MORE_OPTIMIZERS, **BF16}[optimizer]
     layout = case.layout()
-    cut = parallelize(model, token_loss, layout, case.settings(), CPU)
+    cut = parallelize(model, token_loss, layout, case.settings(), CPU, memory=Memory(recompute=case.recompute))
     policy = Policy(DTYPES[dtype], DTYPES[dtype], None, None)
     step = Step(cut, build_optimizer(model, optim, CPU, cut.spread), policy, CPU, clip=optim.clip)
     outcomes = []

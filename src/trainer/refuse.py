@@ -7,6 +7,7 @@ from trainer.mesh import BatchPlan, plan_batch, plan_layout
 from trainer.models.check import check_model
 from trainer.optim import check_combination, check_optim
 from trainer.refuse_formats import check_formats, check_sending
+from trainer.refuse_memory import check_memory
 from trainer.schema import Config
 
 
@@ -19,9 +20,11 @@ def refuse_early(config: Config, world_size: int) -> BatchPlan:
         check_model(config.model, config.model.vocabulary or None)
     check_images(config)
     check_optim(config.optim)
-    check_combination(config.optim, config.parallel.strategy)
+    check_combination(config.optim, config.parallel.strategy, config.precision.weights)
     check_formats(config)
-    plan = plan_batch(config, plan_layout(config, world_size).data_ranks)
+    layout = plan_layout(config, world_size)
+    check_memory(config, layout)
+    plan = plan_batch(config, layout.data_ranks)
     check_sending(config, plan)
     return plan
 

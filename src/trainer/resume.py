@@ -48,7 +48,10 @@ class Checkpoints:
         try:
             first = self.world.rank == 0
             saved.save_rank_state(part, self.world.rank)
-            saved.save_model(part, model, first, stages)
+            with optimizers.averaged():
+                saved.save_model(part, model, first, stages)
+            if optimizers.average is not None:
+                saved.save_model(part, model, first, stages, file=saved.TRAINED_FILE)
             saved.save_optimizer(part, model, optimizers.optimizers, first, stages)
             comm.barrier()
             if self.world.rank == 0:
@@ -74,6 +77,8 @@ class Checkpoints:
         """Everything as it was saved. On another number of ranks the random states start anew, said in one line."""
         saved.load_optimizer(path, model, optimizers.optimizers)
         state.load(meta["state"])
+        if optimizers.average is not None and saved.has_average(path):
+            optimizers.average.load(saved.saved_parameters(path, model), state.applied)
         policy.load(meta)
         if meta["world_size"] == self.world.world_size:
             saved.load_rank_state(path, self.world.rank)

@@ -53,6 +53,10 @@ def doubt(config: Config) -> str:
     parallel = config.parallel
     if parallel.strategy != "ddp" or max(parallel.pipeline, parallel.tensor, parallel.context) > 1:
         return "DTensor, which cuts the model, needs all of them"
+    if config.precision.weights == "bf16":
+        return "DTensor, which adds up gradients wider than their weights, needs all of them"
+    if config.parallel.compress != "none":
+        return "hooks of DDP are not proven to need none of them (start.policy = fast: all the same)"
     if config.run.device != "cpu" and startup.accelerator_present():
         return "not proven on an accelerator (start.policy = fast: all the same)"
     return ""

@@ -45,10 +45,11 @@ class Job:
         strategy: str = "ddp",
         states: int = 2,
         matrix_states: int = 2,
+        averaged: bool = False,
         recompute: str = "none",
         every: int = 2,
         schedule: str = "1f1b",
-        virtual: int = 1,
+        virtual: int = 0,
         sequence_parallel: bool = False,
         gathered: int = 0,
     ) -> None:
@@ -60,6 +61,7 @@ class Job:
         self.strategy = strategy
         self.states = states
         self.matrix_states = matrix_states
+        self.averaged = averaged
         self.recompute = recompute
         self.every = every
         self.schedule = schedule
@@ -105,12 +107,13 @@ def job_of(config: Config, layout: Layout, micro: int, forwards: int) -> Job:
         strategy=parallel.strategy,
         states=2 if config.optim.name == "muon" else states,
         matrix_states=states,
+        averaged=config.optim.average == "ema",
         recompute=getattr(memory, "recompute", "none"),
         every=getattr(memory, "every", 2),
-        schedule=getattr(parallel, "schedule", "1f1b"),
-        virtual=getattr(parallel, "virtual", 1),
-        sequence_parallel=getattr(parallel, "sequence_parallel", False),
-        gathered=formats.product if getattr(precision, "gathered", "fp32") == "compute" else 0,
+        schedule=parallel.schedule,
+        virtual=parallel.virtual,
+        sequence_parallel=parallel.sequence_parallel,
+        gathered=formats.product if precision.gathered == "compute" else 0,
     )
 
 

@@ -178,12 +178,13 @@ class _Rank:
         return found
 
     def states(self) -> int:
-        """Bytes of the optimizer's state."""
+        """Bytes of the optimizer's state, and of averaged weights, which every copy has whole."""
         job = self.job
         matrices = sum(part.matrices for part in self.blocks) if job.matrix_states != job.states else 0
         numbers = (self.weights - matrices) * job.states + matrices * job.matrix_states
         over = job.layout.averaged if job.strategy == "optimizer" else self.shard
-        return numbers * self.number // over
+        average = self.weights // self.shard if job.averaged else 0
+        return (numbers // over + average) * self.number
 
     def casts(self) -> int:
         """Bytes of weights in autocast's format that backward needs: of blocks that are not recomputed, and the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,16 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from trainer.optim.average import Average
+
 
 class Optimizers:
-    """One or more torch optimizers that step as one. The learning rates they come with are the peaks."""
+    """One or more torch optimizers that step as one. The learning rates they come with are the peaks. `average`: of
+    the weights, where one is kept."""
 
-    def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+    def __init__(self, optimizers: Sequence[torch.optim.Optimizer], average: Average | None = None) -> None:
         self.optimizers = list(optimizers)
+        self.average = average
         self._peaks = [[float(group["lr"]) for group in optimizer.param_groups] for optimizer in self.optimizers]
         self._parameters: list[Tensor] = [
             parameter
@@ -27,6 +32,12 @@ class Optimizers:
         """Applies the gradients."""
         for optimizer in self.optimizers:
             optimizer.step()
+        if self.average is not None:
+            self.average.update()
+
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
+        """The model has inside what is to be used of it: the averages where such are kept. Collective then."""
+        return contextlib.nullcontext() if self.average is None else self.average.in_place()
 
     def zero_grad(self) -> None:
         """Drops the gradients."""

@@ -22,7 +22,8 @@ class Shared:
         self.model = model
         self.holders = dict(holders)
         self.group = group
-        forms = {name: (model.get_parameter(name).shape, model.get_parameter(name).dtype) for name in holders}
+        parameters = {name: model.get_parameter(name) for name in holders}
+        forms = {name: (each.shape, each.grad_dtype or each.dtype) for name, each in parameters.items()}
         # of ranks that have none of it, to take part where neither all nor two have it
         self._forms = forms
 
@@ -58,7 +59,7 @@ class Shared:
     def _gradient(self, name: str) -> Tensor:
         parameter: Any = self.model.get_parameter(name)
         if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
+            parameter.grad = torch.zeros_like(parameter, dtype=parameter.grad_dtype)
         if isinstance(parameter, DTensor) and parameter.grad.placements != parameter.placements:
             # the two uses leave it summed up in different ways
             parameter.grad = parameter.grad.redistribute(placements=parameter.placements)

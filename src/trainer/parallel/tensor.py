@@ -40,6 +40,7 @@ def apply_tensor(model: nn.Module, mesh: "DeviceMesh", plan: Mapping[str, str], 
     for name, module, word in planned:
         _check(name, module, word, mesh.size())
     ties, frozen = _ties(model), {name for name, each in model.named_parameters() if not each.requires_grad}
+    wider = {name: each.grad_dtype for name, each in model.named_parameters() if each.grad_dtype != each.dtype}
     if sequence and hasattr(model, "multiple"):
         own: Any = model
         own.multiple = mesh.size()
@@ -54,6 +55,8 @@ def apply_tensor(model: nn.Module, mesh: "DeviceMesh", plan: Mapping[str, str], 
     _tie(ties)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name not in frozen)  # styles forget it
+        if name in wider:
+            parameter.grad_dtype = wider[name]
 
 
 def _planned(model: nn.Module, plan: Mapping[str, str]) -> Iterator[tuple[str, nn.Module, str]]:

@@ -54,9 +54,10 @@ class Policy:
             return torch.autocast(device_type, dtype=self.compute)
         return contextlib.nullcontext()
 
-    def cast(self, model: nn.Module, device: torch.device) -> None:
-        """Moves `model` there, its parameters in their format. Gradients of bf16 weights add up in fp32: 512 ones would
-        be 256 in bf16. Raises UserError (status 2) for a device without the products that are asked for."""
+    def cast(self, model: nn.Module, device: torch.device | None) -> None:
+        """Moves `model` there (None: it stays where it is), its parameters in their format. Gradients of bf16 weights
+        add up in fp32: 512 ones would be 256 in bf16. Raises UserError (status 2) for a device without the products
+        that are asked for."""
         model.to(device=device, dtype=self.weights)
         if self.weights == torch.bfloat16:
             for parameter in model.parameters():
@@ -66,6 +67,7 @@ class Policy:
             own: Any = model
             own.attention_dtype = self.attention
         if self.products8:
+            assert device is not None
             from trainer.precision.float8 import apply_float8
 
             apply_float8(model, device)

@@ -43,7 +43,15 @@ def run_updates(
     policy = make_policy(config.precision, config.precision.compute, device)
     model = session.make_model(config, data.vocabulary, policy, device)
     silence(model)
-    cut = parallelize(model, choose_loss(config.model, model), layout, config.parallel, device)
+    cut = parallelize(
+        model,
+        choose_loss(config.model, model),
+        layout,
+        config.parallel,
+        device,
+        memory=config.memory,
+        compiled=config.model.compile == "blocks",
+    )
     optimizers = build_optimizer(model, config.optim, device)
     session.seed_everything(config.run.seed, rank)
     gradients: dict[str, Tensor] = {}
