@@ -99,6 +99,10 @@ def sample_batch(config: Config, micro: int) -> Any:
 
         train, _, _ = open_user_data(config.data, config.run.seed)
         return train.fetch([index % len(train) for index in range(micro)], 0)
+    model = config.model
+    if model.kind in ("vit", "resnet") and not model.build:
+        images = torch.zeros(micro, model.channels, model.image, model.image)
+        return {"inputs": images, "labels": torch.zeros(micro, dtype=torch.int64)}
     tokens = torch.zeros(micro, config.data.sequence + 1, dtype=torch.int64)
     batch = {"tokens": tokens[:, :-1], "labels": tokens[:, 1:]}
     return {**batch, "documents": batch["tokens"].clone()} if config.data.mask_documents else batch
@@ -118,6 +122,10 @@ def _updates(
         model.attention_dtype = policy.attention  # type: ignore[assignment]  # a property
     loss = choose_loss(config.model, model)
     module = LossModule(model, loss)
+    if config.memory.recompute not in ("none", "budget"):
+        from trainer.parallel.recompute import apply_recompute
+
+        apply_recompute(blocks_of(model), config.memory.recompute, config.memory.every)
     if mesh is not None:
         from trainer.parallel.fsdp import apply_fsdp
 

@@ -66,7 +66,7 @@ def _probe(
     config: Config, data: Datasets, plan: BatchPlan, device: torch.device, tolerance: float, findings: Findings
 ) -> Findings:
     """Looks at the first samples with a model of its own, whose buffers may change."""
-    policy = make_policy(config.precision, config.precision.compute, device)
+    policy = make_policy(config.precision, config.precision.compute, device, config.run.seed)
     model = session.make_model(config, data.vocabulary, policy, device)
     quiet = silence(model)
     samples = min(max(2, plan.micro), len(data.train))
