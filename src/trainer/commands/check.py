@@ -123,7 +123,7 @@ class Findings:
             f"global batch         {plan.size} samples = {plan.data_ranks} ranks x {plan.accumulation} forwards"
             f" x {plan.micro}"
         )
-        if not self.config.data.dataset:
+        if not (self.config.data.dataset or self.config.data.images):
             found.append(f"tokens per update    {global_batch(self.config) * self.config.data.sequence:,}")
         if self.parts is not None:
             found.append(f"parameters           {self.parts.weights:,}")
