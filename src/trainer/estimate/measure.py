@@ -43,7 +43,7 @@ def measure(config: Config, layout: Layout, plan: BatchPlan, vocabulary: int) ->
         )
     device = device_of(config)
     policy = make_policy(config.precision, compute_of(config, device), torch.device(device))
-    samples = sample_batch(config, plan.micro)
+    samples, vocabulary = sample_batch(config, plan.micro, vocabulary)
     forwards = min(2, plan.accumulation)
     with _ranks(layout.world_size if sharded else 1):
         mesh = part(device_mesh(layout, CPU), "replicate", "shard") if sharded else None
@@ -93,16 +93,18 @@ def _built(config: Config, vocabulary: int, dtype: torch.dtype) -> nn.Module:
         torch.set_default_dtype(before)
 
 
-def sample_batch(config: Config, micro: int) -> Any:
-    """`micro` samples as the run's loss takes them: of the user's own data, else tokens without meaning."""
+def sample_batch(config: Config, micro: int, vocabulary: int) -> tuple[Any, int]:
+    """`micro` samples as the run's loss takes them, and the vocabulary (or classes): of the user's own data, else
+    tokens without meaning and `vocabulary`."""
     if config.data.dataset or config.data.images:
         from trainer.data.datasets import open_data
 
-        train = open_data(config, Path(config.run.folder)).train
-        return train.fetch([index % len(train) for index in range(micro)], 0)
+        data = open_data(config, Path(config.run.folder))
+        return data.train.fetch([index % len(data.train) for index in range(micro)], 0), data.vocabulary
     tokens = torch.zeros(micro, config.data.sequence + 1, dtype=torch.int64)
     batch = {"tokens": tokens[:, :-1], "labels": tokens[:, 1:]}
-    return {**batch, "documents": batch["tokens"].clone()} if config.data.mask_documents else batch
+    documents = {"documents": batch["tokens"].clone()} if config.data.mask_documents else {}
+    return batch | documents, vocabulary
 
 
 def _updates(

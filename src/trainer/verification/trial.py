@@ -69,6 +69,8 @@ def run_updates(
         micro_batches = [(moved(batch, device), real) for batch, real in update.micro_batches]
         divisor = float(max(1, update.samples * data.train.tokens_per_sample))
         outcome = step(micro_batches, divisor, 1.0, False)
+        if cut.settle is not None:
+            cut.settle()
         numbers.losses.append(outcome.loss)
         numbers.norms.append(outcome.grad_norm)
     loader.close()
