@@ -14,6 +14,15 @@ class Moment:
 
     FIELDS = ("parameters", "gathered", "copies", "gradients", "optimizer", "activations", "loss", "working", "batch")
     __slots__ = ("name", *FIELDS)
+    parameters: int
+    gathered: int
+    copies: int
+    gradients: int
+    optimizer: int
+    activations: int
+    loss: int
+    working: int
+    batch: int
 
     def __init__(self, name: str, **sizes: int) -> None:
         self.name = name

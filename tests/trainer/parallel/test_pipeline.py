@@ -284,7 +284,7 @@ class Dropping(Stacked):
         super().__init__(layers=4, dropout=0.5)
         if again:
             for block in self.blocks:
-                block.forward = partial(checkpoint, block.forward, use_reentrant=False)  # type: ignore[method-assign]
+                block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
 
 def dropped(rank: int, count: int, schedule: str, again: bool) -> Any:
