@@ -7,6 +7,7 @@ from trainer.mesh import BatchPlan, plan_batch, plan_layout
 from trainer.models.check import check_model
 from trainer.optim import check_combination, check_optim
 from trainer.refuse_formats import check_formats, check_sending
+from trainer.refuse_memory import check_memory
 from trainer.schema import Config
 
 
@@ -21,7 +22,9 @@ def refuse_early(config: Config, world_size: int) -> BatchPlan:
     check_optim(config.optim)
     check_combination(config.optim, config.parallel.strategy, config.precision.weights)
     check_formats(config)
-    plan = plan_batch(config, plan_layout(config, world_size).data_ranks)
+    layout = plan_layout(config, world_size)
+    check_memory(config, layout)
+    plan = plan_batch(config, layout.data_ranks)
     check_sending(config, plan)
     return plan
 
@@ -37,6 +40,8 @@ def check_images(config: Config) -> None:
         from trainer.data.images import check_normalization
 
         check_normalization(data, model.channels if not model.build else 0)
+    if model.kind == "vit" and not model.build and config.parallel.tensor > 1 and config.parallel.sequence_parallel:
+        raise UserError("parallel.sequence_parallel is not for model.kind vit", "leave it out", 2)
     if model.kind == "resnet" and not model.build and config.precision.weights == "bf16":
         raise UserError(
             "precision.weights bf16 leaves batch norms too few digits for their running statistics",

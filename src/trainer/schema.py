@@ -82,6 +82,11 @@ class Model(Section):
         "resnet: small (3x3) for images of some 32 pixels, large (7x7, a quarter of the size) for some 224",
         choices=("small", "large"),
     )
+    compile: str = setting(
+        "none",
+        "torch.compile: none, or blocks (each by itself, in training; evaluation and generation run as written)",
+        choices=("none", "blocks"),
+    )
 
 
 class Data(Section):
@@ -238,6 +243,12 @@ class Parallel(Section):
         False, "tensor: norms, dropout and what is added up are cut over the tokens too; less memory, same exchanges"
     )
     loss_parallel: bool = setting(True, "tensor: logits stay cut over the vocabulary (built-in losses)")
+    prefetch: int = setting(
+        0,
+        "full: blocks whose weights are gathered ahead of the one in use; 0: as torch does it, the next one where the "
+        "device runs behind",
+        minimum=0,
+    )
     bucket_mb: int = setting(25, "ddp, optimizer: size of a gradient bucket in MiB", minimum=1)
     unused: str = setting(
         "error",
@@ -253,6 +264,34 @@ class Parallel(Section):
     powersgd_rank: int = setting(4, "compress powersgd: rank of the matrices", minimum=1)
     sync_batch_norm: bool = setting(
         False, "batch norms take the statistics of a micro-batch of all ranks together, not each rank its own"
+    )
+
+
+class Memory(Section):
+    """What is kept in memory between its uses, and where."""
+
+    recompute: str = setting(
+        "none",
+        "what blocks keep from forward to backward: none (everything is kept), full (their inputs, the rest is made "
+        "again), every (so for one block in `every`), selective (inputs and the outputs of matrix products and "
+        "attention), budget (what the compiler chooses within `budget`; needs model.compile)",
+        choices=("none", "full", "every", "selective", "budget"),
+    )
+    every: int = setting(2, "recompute every: one in so many blocks is recomputed", minimum=1)
+    budget: float = setting(
+        0.5, "recompute budget: from 0 (a block keeps its inputs) to 1 (all that the compiler would keep)", minimum=0
+    )
+    offload: str = setting(
+        "none",
+        "gradients, full: where this rank's part of weights, gradients and optimizer state lies: none (on the device), "
+        "parameters (in the host's memory, where the update is made too)",
+        choices=("none", "parameters"),
+    )
+    meta: str = setting(
+        "auto",
+        "whether the model is built without memory, and a rank makes its own part of the same weights: on, off, auto "
+        "(built-in models of 100 million parameters or more that several ranks keep between them)",
+        choices=("auto", "on", "off"),
     )
 
 
@@ -312,6 +351,7 @@ class Config(Section):
     optim: Optim
     precision: Precision
     parallel: Parallel
+    memory: Memory
     checkpoint: Checkpoint
     log: Log
     eval: Eval

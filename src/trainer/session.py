@@ -23,9 +23,8 @@ from trainer.launch.cores import usable_cores
 from trainer.launch.detect import World
 from trainer.launch.stop import StopRequest
 from trainer.loop import Loop, Reporters, State
-from trainer.mesh import BatchPlan, plan_layout, total_updates
-from trainer.models import build_model, choose_loss
-from trainer.models.scores import scored
+from trainer.mesh import BatchPlan, Layout, plan_layout, total_updates
+from trainer.models import build_model, choose_loss, scored
 from trainer.moving import moved
 from trainer.optim import Optimizers, build_optimizer
 from trainer.parallel import parallelize
@@ -35,6 +34,7 @@ from trainer.schema import Config
 from trainer.step import Step
 
 if TYPE_CHECKING:
+    from trainer.models.recording import Recording
     from trainer.watch import Watch
 
 
@@ -87,6 +87,28 @@ def make_model(config: Config, vocabulary: int, policy: Policy, device: torch.de
     return model
 
 
+def start_model(
+    config: Config, vocabulary: int, policy: Policy, device: torch.device, layout: Layout
+) -> "tuple[nn.Module, Recording | None]":
+    """The same model; where `memory.meta` says so it has no values yet, and the recording makes them."""
+    from trainer.refuse_memory import starts_empty
+
+    if not starts_empty(config, layout, vocabulary):
+        return make_model(config, vocabulary, policy, device), None
+    from trainer.models.initialize import record_or_refuse
+
+    seed_everything(config.run.seed)
+    model, recording = record_or_refuse(partial(build_model, config.model, vocabulary=vocabulary))
+    if not comm.same_text(recording.fingerprint()):
+        raise UserError(
+            "memory.meta: the ranks' models do not come out alike; the builder draws from something that run.seed does "
+            "not seed",
+            "--memory.meta off, which sends rank 0's weights to all",
+        )
+    policy.cast(model, None)
+    return model, recording
+
+
 class Training:
     """An assembled run: its loop, what it reports to, and how it ends."""
 
@@ -128,17 +150,32 @@ def assemble(
     compute = _compute(config, device, meta, world)
     policy = make_policy(config.precision, compute, device, config.run.seed)
     startup.mark("precision")
-    model = make_model(config, data.vocabulary, policy, device)
-    if found:
+    layout = plan_layout(config, world.world_size)
+    model, recording = start_model(config, data.vocabulary, policy, device, layout)
+    if found and recording is None:
         saved.load_model(found, model, training=True)
     loss = choose_loss(config.model, model)
     scores = scored(loss)
     startup.mark("model")
-    layout = plan_layout(config, world.world_size)
     watch = make_watch(config, model)
-    cut = parallelize(model, scores or loss, layout, config.parallel, device, gathered=policy.gathered)
+    cut = parallelize(
+        model,
+        scores or loss,
+        layout,
+        config.parallel,
+        device,
+        gathered=policy.gathered,
+        memory=config.memory,
+        compiled=config.model.compile == "blocks",
+        recording=recording,
+    )
+    if found and recording is not None:
+        saved.load_model(found, model, training=True, stage=layout.pipeline > 1)
+    if watch is not None:
+        watch.elsewhere = cut.counted_elsewhere
     startup.mark("parallel")
-    optimizers = rounded(build_optimizer(model, config.optim, device, cut.spread), policy, model)
+    optimizers = build_optimizer(model, config.optim, device, cut.spread)
+    policy.keep_small_steps(optimizers, model)
     startup.mark("optimizer")
     # what tensor ranks drop out is the same, but where each has its own tokens
     apart = layout.tensor == 1 or config.parallel.sequence_parallel
@@ -178,17 +215,6 @@ def assemble(
         settle=cut.settle,
     )
     return Training(world, data, model, loop, checkpoints)
-
-
-def rounded(optimizers: Optimizers, policy: Policy, model: nn.Module) -> Optimizers:
-    """The same, or what updates bf16 weights without losing small steps."""
-    if policy.rounding is None:
-        return optimizers
-    from trainer.precision.rounding import RoundedOptimizers
-
-    made = RoundedOptimizers(optimizers.optimizers, policy.rounding, model)
-    made.average = optimizers.average
-    return made
 
 
 def make_watch(config: Config, model: nn.Module) -> "Watch | None":

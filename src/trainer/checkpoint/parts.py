@@ -44,8 +44,16 @@ def whole(part: "DTensor") -> torch.Tensor:
     return part.to_local()
 
 
-def part_like(whole: torch.Tensor, example: "DTensor") -> "DTensor":
-    """What this rank holds of `whole`, which all ranks have, laid out as `example` is. Sends nothing."""
+def own_part(whole: torch.Tensor, example: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A copy of what this rank holds of `whole` on `device`, where `example` says how it is laid out."""
+    if is_part(example):
+        return part_like(whole, example, device)  # type: ignore[arg-type]  # a DTensor
+    return whole.to(device, copy=True, memory_format=torch.preserve_format)
+
+
+def part_like(whole: torch.Tensor, example: "DTensor", device: torch.device | None = None) -> "DTensor":
+    """What this rank holds of `whole`, which all ranks have, laid out as `example` is, on its device unless another is
+    given. Sends nothing."""
     from torch.distributed.tensor import DTensor
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
@@ -53,7 +61,7 @@ def part_like(whole: torch.Tensor, example: "DTensor") -> "DTensor":
     mesh = example.device_mesh
     shape, offset = compute_local_shape_and_global_offset(whole.shape, mesh, example.placements)
     own = whole[tuple(slice(start, start + size) for start, size in zip(offset, shape, strict=True))]
-    own = own.to(example.device).clone(memory_format=torch.contiguous_format)
+    own = own.to(device or example.device).clone(memory_format=torch.contiguous_format)
     return DTensor.from_local(
         own, mesh, example.placements, run_check=False, shape=whole.shape, stride=example.stride()
     )

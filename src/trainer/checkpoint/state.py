@@ -57,17 +57,21 @@ def save_model(
         tensors.save(folder / file, state)
 
 
-def load_model(folder: Path, model: nn.Module, training: bool = False) -> None:
-    """Copies saved weights into `model`; names, shapes and types must be the same. `training`: those that training
-    goes on with, where other ones are used of it.
+def load_model(folder: Path, model: nn.Module, training: bool = False, stage: bool = False) -> None:
+    """Copies saved weights into `model`, of sharded ones this rank's part; names, shapes and types must be the same.
+    `training`: those that training goes on with, where other ones are used of it. `stage`: the model lacks what other
+    ranks have.
 
     Everything is compared before anything is copied. UserError (status 2) names the first difference.
     """
     saved = tensors.load(folder / (TRAINED_FILE if training and has_average(folder) else MODEL_FILE))
     own = model.state_dict()
     names = plain_names(model, own)
-    _compare(folder, saved, {plain: own[name] for name, plain in names.items()})
-    model.load_state_dict({name: saved[plain] for name, plain in names.items()}, strict=True)
+    known = {name: saved[name] for name in names.values() if name in saved} if stage else saved
+    _compare(folder, known, {plain: own[name] for name, plain in names.items()})
+    parts = {name: saved[plain] for name, plain in names.items()}
+    parts.update({name: part_like(parts[name], own[name]) for name in parts if is_part(own[name])})
+    model.load_state_dict(parts, strict=True)
 
 
 def has_average(folder: Path) -> bool:

@@ -142,3 +142,17 @@ def _ready() -> bool:
     import torch.distributed as dist
 
     return dist.is_available() and dist.is_initialized()
+
+
+def same_text(text: str) -> bool:
+    """Whether it is the same on all ranks. Collective."""
+    same = broadcast_text(text) == text
+    if not _ready():
+        return same
+    import torch
+    import torch.distributed as dist
+
+    device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+    found = torch.tensor(int(same), device=device)
+    dist.all_reduce(found, dist.ReduceOp.MIN)
+    return bool(found.item())

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     import torch
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
-    from torch.distributed.fsdp import MixedPrecisionPolicy
 
     from trainer.mesh import Layout
-    from trainer.schema import Parallel
+    from trainer.models.recording import Recording
+    from trainer.schema import Memory, Parallel
 
 
 class Parallelized:
@@ -64,14 +64,20 @@ def parallelize(
     device: "torch.device",
     *,
     gathered: "torch.dtype | None" = None,
+    memory: "Memory | None" = None,
+    compiled: bool = False,
+    recording: "Recording | None" = None,
 ) -> Parallelized:
     """`model`, whole and on its device, is cut in place; loss(model, batch) -> (sum, count). Collective.
 
     The order: tensor parallelism changes the modules that all else wraps; recomputation and compilation wrap blocks;
     the pipeline takes away the blocks of other stages; what is left is sharded or copied over the data ranks last.
-    `gathered`: number format of weights that FSDP2 gathers; None: as they are kept.
+    `gathered`: number format of weights that FSDP2 gathers; None: as they are kept. `memory`: None: all is kept where
+    it is. `compiled`: every block is. `recording`: how the tensors are made of a `model` that has none yet.
     """
+    wrap = partial(_wrap_blocks, model, memory, device, compiled)
     if layout.world_size == 1:
+        wrap()
         whole = LossModule(model, loss)
         return Parallelized(whole, layout, Accumulate(whole, contextlib.nullcontext), whole)
     if layout.context > 1:
@@ -94,13 +100,47 @@ def parallelize(
 
         apply_sync_batch_norm(model, group)
     if alone:
+        wrap()
         cut = _copied(model, loss, layout, parallel, device, mesh)
     else:
         assert mesh is not None
-        cut = _in_parts(model, loss, layout, parallel, device, mesh, gathered)
+        if recording is None:
+            from trainer.parallel.fsdp import take_over
+
+            take_over(model)
+        offload = memory is not None and memory.offload == "parameters" and device.type != "cpu"
+        fill = partial(_fill, model, recording, device)
+        cut = _in_parts(model, loss, layout, parallel, device, mesh, gathered, offload, wrap, fill)
     norms = batch_norms(model)
     cut.settle = Statistics(norms, group).settle if norms and layout.data_ranks > 1 else None
     return cut
+
+
+def _wrap_blocks(model: nn.Module, memory: "Memory | None", device: "torch.device", compiled: bool) -> None:
+    """What happens inside of the blocks' forwards: names and hooks stay as they are."""
+    recompute = memory.recompute if memory is not None else "none"
+    if recompute == "none" and not compiled:
+        return
+    from trainer.models.plan import blocks_of
+
+    blocks = blocks_of(model)
+    if memory is not None and recompute not in ("none", "budget"):
+        from trainer.parallel.recompute import apply_recompute
+
+        apply_recompute(blocks, recompute, memory.every)
+    if compiled:
+        from trainer.parallel.compile import apply_compile
+
+        apply_compile(blocks, device, memory.budget if memory is not None and recompute == "budget" else None)
+
+
+def _fill(model: nn.Module, recording: "Recording | None", device: "torch.device") -> None:
+    """Gives what this rank keeps of a recorded model its values, once; else all have been there."""
+    if recording is not None and any(each.is_meta for each in model.parameters()):
+        from trainer.checkpoint.parts import own_part
+        from trainer.models.initialize import materialize
+
+        materialize(model, recording, partial(own_part, device=device))
 
 
 def _widened(model: nn.Module) -> bool:
@@ -125,7 +165,7 @@ def _copied(
     mesh: "DeviceMesh | None",
 ) -> Parallelized:
     """All of the model on every rank; with a `mesh`, but for the optimizer's state."""
-    from trainer.parallel.ddp import apply_ddp, refuse_unused
+    from trainer.parallel.ddp import apply_ddp, refuse_unused, trained
 
     whole = LossModule(model, loss)
     wrapped = apply_ddp(
@@ -137,7 +177,7 @@ def _copied(
         compress=parallel.compress,
         rank=parallel.powersgd_rank,
     )
-    check = partial(refuse_unused, model) if parallel.unused == "error" else None
+    check = partial(refuse_unused, trained(model)) if parallel.unused == "error" else None
     backward = Accumulate(wrapped, wrapped.no_sync, check=check, idle=_idle(model))
     spread = mesh["replicate"].get_group() if mesh is not None and layout.replicate > 1 else None
     return Parallelized(wrapped, layout, backward, whole, spread=spread)
@@ -151,11 +191,13 @@ def _in_parts(
     device: "torch.device",
     mesh: "DeviceMesh",
     gathered: "torch.dtype | None",
+    offload: bool,
+    wrap: Callable[[], None],
+    fill: Callable[[], None],
 ) -> Parallelized:
-    """Parts of the model on every rank, by torch's DTensors, stages or both."""
-    from trainer.parallel.fsdp import mixed_precision, take_over
+    """Parts of the model on every rank, by torch's DTensors, stages or both. `fill()` gives them their values."""
+    from trainer.parallel.fsdp import apply_fsdp, mixed_precision
 
-    take_over(model)
     counts = True
     if layout.tensor > 1:
         from trainer.models.loss import takes_parts
@@ -165,25 +207,32 @@ def _in_parts(
         cut_loss = parallel.loss_parallel and takes_parts(loss)
         apply_tensor(model, mesh["tensor"], tensor_plan(model), sequence=parallel.sequence_parallel, loss=cut_loss)
         counts = mesh.get_local_rank("tensor") == 0
-    formats = mixed_precision(gathered)
+    wrap()
+    shard = partial(
+        apply_fsdp,
+        reshard=parallel.strategy == "full",
+        policy=mixed_precision(gathered),
+        offload=offload,
+        prefetch=parallel.prefetch,
+    )
     if layout.pipeline > 1:
-        return _staged(model, loss, layout, parallel, device, mesh, counts, formats)
-    return _sharded(model, loss, layout, parallel, mesh, counts, formats)
+        return _staged(model, loss, layout, parallel, device, mesh, counts, shard, fill)
+    return _sharded(model, loss, layout, mesh, counts, shard, fill)
 
 
 def _sharded(
     model: nn.Module,
     loss: Loss,
     layout: "Layout",
-    parallel: "Parallel",
     mesh: "DeviceMesh",
     counts: bool,
-    formats: "MixedPrecisionPolicy",
+    shard: Callable[..., None],
+    fill: Callable[[], None],
 ) -> Parallelized:
     """A part of the model on every rank. DDP takes no DTensors: copies of weights that tensor ranks cut are FSDP2's
     too, with one part each."""
     from trainer.models.plan import blocks_of
-    from trainer.parallel.fsdp import apply_fsdp, unsynchronized
+    from trainer.parallel.fsdp import unsynchronized
     from trainer.parallel.meshes import part
 
     whole = LossModule(model, loss)
@@ -192,9 +241,9 @@ def _sharded(
         data = part(mesh, "replicate", "shard")
         assert data is not None
         methods = ["loss"] if callable(getattr(model, "loss", None)) else []
-        reshard = parallel.strategy == "full"
-        apply_fsdp(model, data, blocks_of(model), reshard=reshard, methods=methods, policy=formats)
+        shard(model, data, blocks_of(model), methods=methods)
         no_sync = partial(unsynchronized, model)
+    fill()
     backward = Accumulate(whole, no_sync, counts, idle=_idle(model))
     return Parallelized(whole, layout, backward, whole, sharded=True, counts=counts)
 
@@ -207,10 +256,10 @@ def _staged(
     device: "torch.device",
     mesh: "DeviceMesh",
     counts: bool,
-    formats: "MixedPrecisionPolicy",
+    shard: Callable[..., None],
+    fill: Callable[[], None],
 ) -> Parallelized:
     """Some stages of the model on every rank, each copied or sharded over the data ranks by itself."""
-    from trainer.parallel.fsdp import apply_fsdp
     from trainer.parallel.meshes import part
     from trainer.parallel.pipeline import Pipeline
 
@@ -227,15 +276,17 @@ def _staged(
     made.idle = _idle(model)
     spread = None
     if layout.averaged > 1 and parallel.strategy in ("ddp", "optimizer"):
+        fill()
         copies = mesh["replicate"].get_group()
         made.average_over(copies, parallel.bucket_mb)
         spread = copies if parallel.strategy == "optimizer" else None
     elif layout.averaged > 1:
         data = part(mesh, "replicate", "shard")
         assert data is not None
-        made.check_shardable()
+        made.check_shardable(parallel.strategy == "full")
         for module in made.modules.values():
-            apply_fsdp(module, data, module.units, reshard=parallel.strategy == "full", policy=formats)
+            shard(module, data, module.units)
+    fill()
     return Parallelized(
         model,
         layout,

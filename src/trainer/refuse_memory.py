@@ -1,0 +1,89 @@
+"""What of [memory] and model.compile does not go together: arithmetic of settings, no torch."""
+
+from trainer.errors import UserError
+from trainer.mesh import Layout
+from trainer.models.check import count_parameters
+from trainer.schema import Config
+
+LARGE = 100_000_000  # parameters that are worth half a second of start
+SPLIT_BACKWARD = ("zero_bubble", "zbv", "dualpipev")
+
+
+def check_memory(config: Config, layout: Layout) -> None:
+    """UserError (status 2) for settings that contradict each other or the layout."""
+    memory, parallel, device = config.memory, config.parallel, config.run.device
+    sharded = parallel.strategy in ("gradients", "full")
+    if memory.recompute == "budget":
+        if config.model.compile == "none":
+            raise UserError(
+                "memory.recompute budget is the compiler's choice, and nothing is compiled",
+                "--model.compile blocks, or --memory.recompute selective",
+                2,
+            )
+        if memory.budget > 1:
+            raise UserError(f"memory.budget is {memory.budget:g}, a share of what would be kept", "0 to 1", 2)
+    if memory.offload == "parameters" and not sharded:
+        raise UserError(
+            f"memory.offload parameters is FSDP2's, and parallel.strategy is {parallel.strategy}",
+            "--parallel.strategy full, or leave memory.offload out",
+            2,
+        )
+    if memory.offload == "parameters" and device == "cpu":
+        raise UserError(
+            "memory.offload parameters moves weights into the host's memory, where those of run.device cpu are already",
+            "leave memory.offload out",
+            2,
+        )
+    if parallel.prefetch and parallel.strategy != "full":
+        raise UserError(
+            f"parallel.prefetch gathers blocks ahead, and strategy {parallel.strategy} gathers no block by itself",
+            "--parallel.strategy full, or leave parallel.prefetch out",
+            2,
+        )
+    _check_compiled(config)
+    _check_meta(config, layout)
+
+
+def _check_compiled(config: Config) -> None:
+    parallel = config.parallel
+    if config.model.compile == "none":
+        return
+    if parallel.pipeline > 1 and parallel.schedule in SPLIT_BACKWARD:
+        raise UserError(
+            f"parallel.schedule {parallel.schedule} does a backward in two halves, and that of a compiled block is one",
+            "--parallel.schedule interleaved, or leave model.compile out",
+            2,
+        )
+    if parallel.tensor > 1 or parallel.context > 1:
+        raise UserError(
+            "model.compile does not go with cut matrices or sequences: their exchanges happen inside of the blocks",
+            "leave model.compile out, or take --parallel.tensor 1 --parallel.context 1",
+            2,
+        )
+
+
+def _check_meta(config: Config, layout: Layout) -> None:
+    if config.memory.meta != "on":
+        return
+    if not _in_parts(config, layout):
+        raise UserError(
+            "memory.meta on saves nothing: every rank keeps the whole model",
+            "leave memory.meta out, or take --parallel.strategy full",
+            2,
+        )
+    for name, value in (("precision.compute", config.precision.compute), ("memory.offload", config.memory.offload)):
+        if value in ("fp8", "parameters"):
+            raise UserError(f"memory.meta on does not go with {name} {value}", "--memory.meta off", 2)
+
+
+def starts_empty(config: Config, layout: Layout, vocabulary: int) -> bool:
+    """Whether each rank makes its own part of the model only, of what `memory.meta` leaves open the large ones."""
+    if config.memory.meta != "auto" or not _in_parts(config, layout):
+        return config.memory.meta == "on"
+    if config.model.build or config.precision.compute == "fp8" or config.memory.offload == "parameters":
+        return False
+    return config.model.kind == "gpt" and count_parameters(config.model, vocabulary) >= LARGE
+
+
+def _in_parts(config: Config, layout: Layout) -> bool:
+    return layout.pipeline > 1 or layout.tensor > 1 or (layout.shard > 1 and config.parallel.strategy != "ddp")
