@@ -1,5 +1,6 @@
 """Small models whose number formats have a known right answer, on one rank or several, however they are cut."""
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -10,7 +11,7 @@ from trainer.models.plan import Plan
 from trainer.optim import build_optimizer
 from trainer.parallel import parallelize
 from trainer.precision import LossScale, Policy
-from trainer.precision.rounding import RoundedOptimizers, Rounding
+from trainer.precision.rounding import Rounding
 from trainer.schema import Optim, Parallel
 from trainer.step import Step
 
@@ -20,22 +21,29 @@ FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Cut(NamedTuple):
-    """Ranks, what each keeps, ranks to a copy (0: all)."""
+    """Ranks, what each keeps, ranks to a copy (0: all), stages."""
 
     ranks: int
     strategy: str = "ddp"
     shard: int = 0
+    pipeline: int = 1
 
     def layout(self) -> Layout:
         """Its degrees."""
-        shard = (self.shard or self.ranks) if self.strategy != "ddp" else 1
-        return Layout(replicate=self.ranks // shard, shard=shard)
+        data = self.ranks // self.pipeline
+        shard = (self.shard or data) if self.strategy != "ddp" else 1
+        return Layout(pipeline=self.pipeline, replicate=data // shard, shard=shard)
+
+    def settings(self) -> Parallel:
+        """As the section of a run file."""
+        return Parallel(strategy=self.strategy, shard=self.shard, pipeline=self.pipeline, schedule="gpipe")
 
     @property
     def name(self) -> str:
         """As in the table."""
         inside = f" {self.ranks // self.shard} x {self.shard}" if self.shard else ""
-        return f"{self.strategy}{inside}, {self.ranks} ranks" if self.ranks > 1 else "one process"
+        stages = f", {self.pipeline} stages" if self.pipeline > 1 else ""
+        return f"{self.strategy}{inside}{stages}, {self.ranks} ranks" if self.ranks > 1 else "one process"
 
 
 CUTS = [
@@ -43,6 +51,7 @@ CUTS = [
     *(Cut(ranks, strategy) for ranks in (2, 4) for strategy in ("ddp", "gradients", "full")),
     Cut(4, "full", 2),
 ]
+STAGED = [Cut(2, pipeline=2), Cut(4, pipeline=2), Cut(4, "full", pipeline=2)]
 
 
 class Column(nn.Module):
@@ -50,9 +59,9 @@ class Column(nn.Module):
 
     def __init__(self, start: float) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList([nn.Linear(1, ROWS, bias=False)])
-        with torch.no_grad():
-            self.blocks[0].weight.fill_(start)
+        first = nn.Linear(1, ROWS, bias=False)
+        nn.init.constant_(first.weight, start)
+        self.blocks = nn.ModuleList([first])
 
     def forward(self, x: Tensor) -> Tensor:
         for block in self.blocks:
@@ -61,7 +70,7 @@ class Column(nn.Module):
 
     def plan(self) -> Plan:
         """A block to a layer."""
-        return Plan([f"blocks.{index}" for index in range(len(self.blocks))])
+        return Plan([f"blocks.{index}" for index in range(len(self.blocks))], begin="", end="")
 
 
 class Stages(Column):
@@ -69,9 +78,9 @@ class Stages(Column):
 
     def __init__(self) -> None:
         super().__init__(2.0**-8)
-        self.blocks.append(nn.Linear(ROWS, ROWS, bias=False))
-        with torch.no_grad():
-            self.blocks[1].weight.copy_(torch.eye(ROWS))
+        second = nn.Linear(ROWS, ROWS, bias=False)
+        nn.init.eye_(second.weight)
+        self.blocks.append(second)
 
 
 def weighted(model: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -95,7 +104,6 @@ def make(
     gathered: str = "",
     update: str = "stochastic",
     optim: Optim | None = None,
-    layout: Layout | None = None,
 ) -> Step:
     """A step over it, cut, in these formats; SGD with a rate of 0.1 unless another is given."""
     low = weights == "bf16"
@@ -107,29 +115,30 @@ def make(
         rounding=Rounding(update, 0) if low else None,
     )
     policy.cast(model, CPU)
-    settings = Parallel(strategy=cut.strategy, shard=cut.shard)
-    parallel = parallelize(model, weighted, layout or cut.layout(), settings, CPU, gathered=policy.gathered)
+    parallel = parallelize(model, weighted, cut.layout(), cut.settings(), CPU, gathered=policy.gathered)
     optim = optim or Optim(name="sgd", lr=0.1, weight_decay=0.0)
     optimizers = build_optimizer(model, optim, CPU)
-    if policy.rounding is not None:
-        optimizers = RoundedOptimizers(optimizers.optimizers, policy.rounding, model)
+    policy.keep_small_steps(optimizers, model)
     return Step(parallel, optimizers, policy, CPU, clip=0.0)
 
 
-def whole(model: nn.Module) -> list[list[float]]:
-    """Every weight of it, by parameter; collective where it is sharded."""
-    found = []
-    for parameter in model.parameters():
+def whole(model: nn.Module) -> dict[str, list[float]]:
+    """Every weight of it that this rank has parts of; collective where it is sharded."""
+    found = {}
+    for name, parameter in model.named_parameters():
         value: Any = parameter.detach()
         full: Tensor = value.full_tensor() if hasattr(value, "full_tensor") else value
-        found.append(full.flatten().tolist())
+        found[name] = full.flatten().tolist()
     return found
 
 
-class Windows(NamedTuple):
-    """After each of some updates: the first layer's weights, the scale, whether it was applied; the loss, finite?"""
+FIRST = "blocks.0.weight"
 
-    weights: list[list[float]]
+
+class Windows(NamedTuple):
+    """After each of some updates: the weights, the scale, whether it was applied; were all losses finite?"""
+
+    weights: list[dict[str, list[float]]]
     scales: list[float]
     applied: list[bool]
     finite_losses: bool
@@ -147,14 +156,13 @@ def overflow(rank: int, count: int, cut: Cut, gathered: str = "") -> Windows:
     return _windows(model, step, samples, float(count))
 
 
-def overflow_on_a_stage(rank: int, count: int, cut: Cut, layout: Layout | None = None) -> Windows:
+def overflow_on_a_stage(rank: int, count: int, cut: Cut) -> Windows:
     """The same of two layers, where x is 30000 once: only the first layer's gradient is infinite. All ranks give the
     same sample."""
     model = Stages()
-    step = make(model, cut, "fp16", scale=LossScale(8.0, 2000, 1.0), layout=layout)
-    data = (layout or cut.layout()).data_ranks
+    step = make(model, cut, "fp16", scale=LossScale(8.0, 2000, 1.0))
     samples = [[item(3e4 if update == 1 else 1.0, [1.0] * ROWS)] for update in range(3)]
-    return _windows(model, step, samples, float(data))
+    return _windows(model, step, samples, float(cut.layout().data_ranks))
 
 
 def _windows(model: nn.Module, step: Step, samples: list[list[Any]], divisor: float) -> Windows:
@@ -164,7 +172,7 @@ def _windows(model: nn.Module, step: Step, samples: list[list[Any]], divisor: fl
     for sample in samples:
         outcome = step(sample, divisor, 1.0, False)
         finite = finite and abs(outcome.loss) < 1e30
-        found.weights.append(whole(model)[0])
+        found.weights.append(whole(model))
         found.scales.append(step.policy.scale.scale)
         found.applied.append(outcome.applied)
     return found._replace(finite_losses=finite)
@@ -177,7 +185,7 @@ def smallest(rank: int, count: int, cut: Cut, scaled: bool, gathered: str = "") 
     scale = LossScale(65536.0, 2000, 1.0) if scaled else None
     step = make(model, cut, "fp16", scale=scale, gathered=gathered, optim=Optim(name="sgd", lr=1.0, weight_decay=0.0))
     step([item(2.0**-12, [2.0 ** -(11 + row) for row in range(ROWS)])], float(count), 1.0, False)
-    return whole(model)[0]
+    return whole(model)[FIRST]
 
 
 def ones(rank: int, count: int, cut: Cut, weights: str, gathered: str) -> float:
@@ -186,7 +194,7 @@ def ones(rank: int, count: int, cut: Cut, weights: str, gathered: str) -> float:
     model = Column(0.0)
     step = make(model, cut, "bf16", weights=weights, gathered=gathered)
     outcome = step([item(1.0, [1.0] * ROWS)] * 512, 512.0 * count, 1.0, False)
-    return outcome.grad_norm / ROWS**0.5
+    return outcome.grad_norm / math.sqrt(ROWS)
 
 
 def two_hundred(rank: int, count: int, cut: Cut, weights: str, update: str) -> list[float]:
@@ -196,4 +204,4 @@ def two_hundred(rank: int, count: int, cut: Cut, weights: str, update: str) -> l
     step = make(model, cut, "bf16", weights=weights, update=update, optim=optim)
     for _ in range(200):
         step([item(1.0, [0.5, 0.75, 1.25, 1.5])], float(count), 1.0, False)
-    return whole(model)[0]
+    return whole(model)[FIRST]

@@ -5,7 +5,7 @@
 
 The stages sleep, a forward as long as each half of the backward, so any number of ranks may share a core. Measured: the
 most micro-batches that each rank has in flight, and the share of all ranks' time in which they wait. Beside it what
-arithmetic gives for the order that torch's schedule follows, and the formula in `trainer.schedules`.
+arithmetic gives for the order that torch's schedule follows, and the formula that `trainer check` uses.
 """
 
 import sys
@@ -15,7 +15,8 @@ from tests.beds.ranks import on_ranks
 from tools.pipeline_trace import Times, by_arithmetic, in_flight, traced, waited
 from tools.proof import parser as proof_parser
 from tools.proof import write
-from trainer.schedules import SCHEDULES, allowed, bubble, stages_per_rank
+from trainer.estimate.bubble import idle_share
+from trainer.schedules import SCHEDULES, allowed, stages_per_rank
 
 LIMIT = 0.03  # of the whole time, between measured and arithmetic
 
@@ -36,14 +37,13 @@ def main() -> int:
         found = on_ranks(ranks, traced, schedule, virtual, count, times)
         events = [each for each, _ in found]
         shared = Times(*(each / virtual for each in times))
-        waits = bubble(schedule, ranks, virtual, count)
-        row = {
+        row: dict[str, Any] = {
             "schedule": schedule,
             "stages_per_rank": virtual,
             "in_flight": [in_flight(each) for each in events],
             "measured": round(waited(events), 4),
             "arithmetic": round(by_arithmetic(found[0][1], ranks * virtual, shared), 4),
-            "formula": round(waits / (1 + waits), 4),
+            "formula": round(idle_share(schedule, ranks, count, virtual)[0], 4),
         }
         row["good"] = abs(row["measured"] - row["arithmetic"]) <= LIMIT
         rows.append(row)

@@ -38,7 +38,8 @@ def bring_in_for_ranks(config: Config) -> "list[Note]":
     startup.begin()
     startup.keep_origin()
     notes = bring_in(config, PARENT)
-    names = [*OF_RANKS, f"trainer.parallel.{'ddp' if config.parallel.strategy == 'ddp' else 'fsdp'}"]
+    copies = config.parallel.strategy == "ddp" and config.precision.weights != "bf16"
+    names = [*OF_RANKS, f"trainer.parallel.{'ddp' if copies else 'fsdp'}"]
     if not config.model.build:
         names.append(f"trainer.models.{config.model.kind}")
     for name in names:

@@ -8,12 +8,6 @@ from trainer.schema import Config
 def check_formats(config: Config) -> None:
     """UserError (status 2) for formats that contradict each other or the layout."""
     precision, parallel = config.precision, config.parallel
-    if precision.weights == "bf16" and precision.compute not in ("auto", "bf16", "fp8"):
-        raise UserError(
-            f"precision.weights bf16 cannot be computed with in {precision.compute}: every product would be of bf16",
-            "--precision.compute bf16, or --precision.weights fp32",
-            2,
-        )
     if precision.weights == "bf16" and parallel.strategy == "optimizer":
         raise UserError(
             "parallel.strategy optimizer keeps fp32 weights: it sends them whole after every update, before they could "
@@ -52,10 +46,16 @@ def check_sending(config: Config, plan: BatchPlan) -> None:
     parallel = config.parallel
     if parallel.compress != "none" or parallel.static_graph:
         name = "static_graph" if parallel.static_graph else "compress"
-        if parallel.strategy != "ddp":
+        if parallel.strategy not in ("ddp", "optimizer"):
             raise UserError(
                 f"parallel.{name} is of strategy ddp, and this is {parallel.strategy}",
                 f"--parallel.strategy ddp, or leave parallel.{name} out",
+                2,
+            )
+        if parallel.pipeline > 1 or parallel.tensor > 1:
+            raise UserError(
+                f"parallel.{name} is of DDP, which has no part in a model that is cut into stages or matrices",
+                f"leave parallel.{name} out",
                 2,
             )
         if config.precision.weights == "bf16":

@@ -1,5 +1,5 @@
-"""Pipeline schedules as arithmetic without torch: which there are, what they can do, how the model's stages lie on the
-ranks, and how much of the time the ranks wait."""
+"""Pipeline schedules as arithmetic without torch: which there are, what they can do, and how the model's stages lie on
+the ranks."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -87,8 +87,8 @@ def even_cut(costs: Sequence[float], stages: int, first: float = 0.0, last: floa
     `last`: what the first and the last stage have to do besides. At most as many stages as units."""
     assert 1 <= stages <= len(costs)
     sums = [0.0]
-    for cost in costs:
-        sums.append(sums[-1] + cost)
+    for each in costs:
+        sums.append(sums[-1] + each)
     count = len(costs)
 
     def cost(start: int, end: int) -> float:
@@ -123,16 +123,3 @@ def check_cut(cut: Sequence[int], units: int, stages: int) -> None:
             f"--parallel.cut {even_cut([1.0] * units, stages)}, or leave it out",
             2,
         )
-
-
-def bubble(schedule: str, ranks: int, virtual: int, micro_batches: int) -> float:
-    """Time that a rank waits over the time that it works, for stages that take equally long and a backward of twice the
-    forward: (p - 1) / (v m) where forwards and backwards are waited for (Huang et al., 2019; Narayanan et al., 2021), a
-    third of it where the backward for weights fills the gaps (ZB-H1 in Qi et al., 2023), next to nothing for a V.
-
-    The share of the whole time is bubble / (1 + bubble).
-    """
-    if schedule in V_SHAPED:
-        return (ranks - 1) / (6 * micro_batches)
-    waited = (ranks - 1) / (virtual * micro_batches)
-    return waited / 3 if schedule == "zero_bubble" else waited

@@ -141,16 +141,37 @@ class Optim(Section):
     """How weights are updated."""
 
     name: str = setting(
-        "adamw", "optimizer; muon: Muon for matrices, AdamW for the rest", choices=("adamw", "sgd", "muon")
+        "adamw",
+        "optimizer; muon: Muon for matrices, AdamW for the rest; lion: the sign of a momentum, half of AdamW's state; "
+        "adafactor: a number a row and a column as state; schedule_free: AdamW whose averaged weights are used",
+        choices=("adamw", "sgd", "muon", "lion", "adafactor", "schedule_free"),
     )
     build: str = setting("", "your own: `file.py:function`, called with (model, config.optim)")
     lr: float = setting(1e-3, "peak learning rate", above=0)
     matrix_lr: float = setting(0.02, "muon: peak learning rate of the matrices", above=0)
-    betas: list[float] = setting([0.9, 0.95], "adamw: decay of the two moments")
-    eps: float = setting(1e-8, "adamw: added to the root of the second moment", above=0)
+    matrix_precision: str = setting(
+        "auto",
+        "muon: number format in which matrices are made orthogonal; auto: bf16 on cuda, fp32 on cpu; with fp64 weights "
+        "always fp64",
+        choices=("auto", "fp32", "bf16"),
+    )
+    betas: list[float] = setting(
+        [0.9, 0.95],
+        "adamw: decay of the two moments; lion: of the momentum in the update and of the one kept, for it 0.9, 0.99 or "
+        "0.95, 0.98; schedule_free: the average's share where gradients are taken, decay of the second moment",
+    )
+    eps: float = setting(1e-8, "adamw, schedule_free: added to the root of the second moment", above=0)
     momentum: float = setting(0.0, "sgd and muon: momentum; for muon 0.95, in short runs 0.85", minimum=0)
     weight_decay: float = setting(
         0.0, "decoupled decay; of matrices only, never of norms, biases and embeddings", minimum=0
+    )
+    average: str = setting(
+        "none",
+        "ema: an exponential average of the weights is evaluated, sampled from and saved; training goes on without it",
+        choices=("none", "ema"),
+    )
+    ema_decay: float = setting(
+        0.999, "ema: share of the average that an update leaves; (1 + n) / (10 + n) after n updates if less", minimum=0
     )
     clip: float = setting(1.0, "largest global gradient norm; 0: no clipping", minimum=0)
     schedule: str = setting("cosine", "shape after the warm-up", choices=("cosine", "linear", "wsd", "constant"))

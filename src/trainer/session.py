@@ -24,8 +24,7 @@ from trainer.launch.detect import World
 from trainer.launch.stop import StopRequest
 from trainer.loop import Loop, Reporters, State
 from trainer.mesh import BatchPlan, Layout, plan_layout, total_updates
-from trainer.models import build_model, choose_loss
-from trainer.models.scores import scored
+from trainer.models import build_model, choose_loss, scored
 from trainer.moving import moved
 from trainer.optim import Optimizers, build_optimizer
 from trainer.parallel import parallelize
@@ -154,7 +153,7 @@ def assemble(
     layout = plan_layout(config, world.world_size)
     model, recording = start_model(config, data.vocabulary, policy, device, layout)
     if found and recording is None:
-        saved.load_model(found, model)
+        saved.load_model(found, model, training=True)
     loss = choose_loss(config.model, model)
     scores = scored(loss)
     startup.mark("model")
@@ -171,9 +170,12 @@ def assemble(
         recording=recording,
     )
     if found and recording is not None:
-        saved.load_model(found, model, stage=layout.pipeline > 1)
+        saved.load_model(found, model, training=True, stage=layout.pipeline > 1)
+    if watch is not None:
+        watch.elsewhere = cut.counted_elsewhere
     startup.mark("parallel")
-    optimizers = rounded(build_optimizer(model, config.optim, device, cut.spread), policy, model)
+    optimizers = build_optimizer(model, config.optim, device, cut.spread)
+    policy.keep_small_steps(optimizers, model)
     startup.mark("optimizer")
     # what tensor ranks drop out is the same, but where each has its own tokens
     apart = layout.tensor == 1 or config.parallel.sequence_parallel
@@ -186,7 +188,7 @@ def assemble(
     step = Step(cut, optimizers, policy, device, clip=config.optim.clip)
     to_device = partial(moved, device=device)
     micro = config.eval.micro or plan.micro
-    evaluation = Evaluation(
+    evaluate = Evaluation(
         cut,
         data,
         policy,
@@ -209,19 +211,10 @@ def assemble(
         to_device=to_device,
         watch=watch,
         save=lambda: checkpoints.save(model, optimizers, state, policy, compute, cut.stages),
-        evaluate=evaluation,
+        evaluate=partial(_within, optimizers, evaluate),
         settle=cut.settle,
     )
     return Training(world, data, model, loop, checkpoints)
-
-
-def rounded(optimizers: Optimizers, policy: Policy, model: nn.Module) -> Optimizers:
-    """The same, or what updates bf16 weights without losing small steps."""
-    if policy.rounding is None:
-        return optimizers
-    from trainer.precision.rounding import RoundedOptimizers
-
-    return RoundedOptimizers(optimizers.optimizers, policy.rounding, model)
 
 
 def make_watch(config: Config, model: nn.Module) -> "Watch | None":
@@ -231,6 +224,11 @@ def make_watch(config: Config, model: nn.Module) -> "Watch | None":
     from trainer.watch import Watch
 
     return Watch(model, norms=config.log.norms, underflow=config.log.underflow)
+
+
+def _within(optimizers: Optimizers, evaluate: Evaluation) -> dict[str, float]:
+    with optimizers.averaged():
+        return evaluate()
 
 
 def _compute(config: Config, device: torch.device, meta: dict[str, Any] | None, world: World) -> str:

@@ -50,8 +50,13 @@ def doubt(config: Config) -> str:
             return f"{name} is code of your own: nobody has proven what it needs (start.policy = fast: all the same)"
     if config.data.images:
         return "models of images are not proven to need none of them (start.policy = fast: all the same)"
-    if config.parallel.strategy != "ddp" or config.parallel.tensor > 1 or config.parallel.context > 1:
-        return "DTensor, which shards the model, needs all of them"
+    parallel = config.parallel
+    if parallel.strategy != "ddp" or max(parallel.pipeline, parallel.tensor, parallel.context) > 1:
+        return "DTensor, which cuts the model, needs all of them"
+    if config.precision.weights == "bf16":
+        return "DTensor, which adds up gradients wider than their weights, needs all of them"
+    if config.parallel.compress != "none":
+        return "hooks of DDP are not proven to need none of them (start.policy = fast: all the same)"
     if config.run.device != "cpu" and startup.accelerator_present():
         return "not proven on an accelerator (start.policy = fast: all the same)"
     return ""

@@ -13,7 +13,8 @@ def finish(config: Config, training: Training, folder: Path) -> None:
     result = training.loop.evaluate_now()
     training.reporters.progress.close()
     first = training.world.rank == 0
-    text = sample(config, training) if first or training.loop.step.cut.sharded else ""
+    cut = training.loop.step.cut
+    text = sample(config, training) if first or cut.sharded or cut.spread is not None else ""
     if first:
         for line in lines(config, training, folder, result, text):
             print(line)
@@ -22,19 +23,20 @@ def finish(config: Config, training: Training, folder: Path) -> None:
 
 
 def sample(config: Config, training: Training) -> str:
-    """Prompt and generated text; "" where none is asked for. Collective where the model is sharded."""
+    """Prompt and generated text; "" where none is asked for. Collective where the model or the optimizer's state is."""
     if not (config.eval.sample_tokens and training.data.tokenizer is not None and config.model.kind == "gpt"):
         return ""
     from trainer.sample import generate
 
-    return config.eval.prompt + generate(
-        training.model,
-        training.data.tokenizer,
-        config.eval.prompt,
-        config.eval.sample_tokens,
-        seed=config.run.seed,
-        policy=training.loop.step.policy,
-    )
+    with training.loop.step.optimizers.averaged():
+        return config.eval.prompt + generate(
+            training.model,
+            training.data.tokenizer,
+            config.eval.prompt,
+            config.eval.sample_tokens,
+            seed=config.run.seed,
+            policy=training.loop.step.policy,
+        )
 
 
 def lines(config: Config, training: Training, folder: Path, result: dict[str, float], text: str) -> list[str]:

@@ -35,6 +35,7 @@ class Watch:
         blocks = plan_of(model).blocks
         self.layer_of = {name: _layer(name, blocks) for name, _ in model.named_parameters()}
         self.layers = list(dict.fromkeys(self.layer_of.values()))
+        self.elsewhere: frozenset[nn.Parameter] = frozenset()  # held here too, but counted by another rank
 
     def at(self, update: int) -> "Look | None":
         """What looks at the gradients of this update, counted from 1; None where nothing is asked for."""
@@ -46,7 +47,7 @@ class Watch:
     ) -> dict[str, object]:
         """What is asked for, by name. `factor`: what the gradients are to be multiplied with; `holders`: ranks that
         hold each or parts of it. Collective."""
-        held = dict(self.model.named_parameters())
+        held = {name: each for name, each in self.model.named_parameters() if each not in self.elsewhere}
         names = plain_names(self.model, held)
         found: dict[str, object] = {}
         if norms:

@@ -1,13 +1,15 @@
 """However a run is cut, it gives the numbers of one process."""
 
 import json
+import math
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tests.beds.runs import assert_same_weights, flags, losses, metrics, train_here, trainer
+from tests.beds.runs import assert_same_weights, flags, losses, metrics, train_here, warm_trainer
 from trainer.checkpoint.store import Store
 from trainer.config import resolve
 from trainer.errors import UserError
@@ -40,7 +42,7 @@ def cut(one: Path, folder: Path, nproc: int, *more: str, **changes: str) -> Path
     """The same run on several ranks; its folder."""
     (folder / "run.toml").touch()
     words = flags(**{**GPT, **changes}, data__text=f'["{one}/text-*.txt"]', run__folder="run")
-    done = trainer("train", "run.toml", "--nproc", str(nproc), *words, *more, cwd=folder)
+    done = warm_trainer("train", "run.toml", "--nproc", str(nproc), *words, *more, cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder / "run"
 
@@ -69,6 +71,23 @@ def test_sharded_runs_are_those_of_one_process(
         assert evaluation(run)[name] == pytest.approx(evaluation(one / "run")[name], rel=1e-11)
 
 
+def test_a_run_goes_on_in_pipeline_stages_as_in_one_process(one: Path, tmp_path: Path) -> None:
+    words = {**GPT, "checkpoint__every": "2", "data__text": f'["{one}/text-*.txt"]'}
+    assert train_here(tmp_path, **words) == 0
+    for later in Store(tmp_path / "run", 3).list()[1:]:
+        shutil.rmtree(later)
+    run = cut(one, tmp_path, 2, parallel__pipeline="2")
+    assert losses(run) == pytest.approx(losses(one / "run"), rel=1e-11)
+    assert_same_weights(run, one / "run", tolerance=1e-10)
+    for name in ("loss", "bits_per_byte"):
+        assert evaluation(run)[name] == pytest.approx(evaluation(one / "run")[name], rel=1e-11)
+    kept, right = [torch.load(Store(each, 3).list()[-1] / "optimizer.pt") for each in (run, one / "run")]
+    assert kept["parameters"].keys() == right["parameters"].keys()
+    for name, entry in right["parameters"].items():
+        assert kept["parameters"][name]["shape"] == entry["shape"]
+        torch.testing.assert_close(kept["parameters"][name]["state"], entry["state"], rtol=1e-9, atol=1e-12)
+
+
 def test_a_sharded_run_goes_on_where_another_layout_stopped(one: Path, tmp_path: Path) -> None:
     constant = {"optim__schedule": "constant"}
     for name in ("stopped", "whole"):
@@ -77,10 +96,24 @@ def test_a_sharded_run_goes_on_where_another_layout_stopped(one: Path, tmp_path:
     run = cut(one, tmp_path / "stopped", 2, "--run.steps", "2", **constant, parallel__strategy="full")
     kept = torch.load(Store(run, 3).list()[-1] / "optimizer.pt")
     assert {tuple(each["state"]["exp_avg"].shape) for each in kept["parameters"].values()} >= {(257, 16), (16,)}
-    for steps, strategy in (("4", "gradients"), ("5", "ddp")):
+    for steps, strategy in (("4", "gradients"), ("5", "optimizer")):
         cut(one, tmp_path / "stopped", 2, "--run.steps", steps, **constant, parallel__strategy=strategy)
     assert losses(run) == pytest.approx(losses(whole), rel=1e-11)
     assert_same_weights(run, whole, tolerance=1e-10)
+
+
+def test_one_process_goes_on_as_tensor_ranks_and_back(one: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").touch()
+    text = f'["{one}/text-*.txt"]'
+    assert train_here(tmp_path, "--run.steps", "2", **GPT, data__text=text) == 0
+    run = cut(one, tmp_path, 2, "--run.steps", "4", parallel__tensor="2", parallel__sequence_parallel="true")
+    for name in ("loss", "bits_per_byte"):
+        assert math.isfinite(evaluation(run)[name])
+    assert train_here(tmp_path, "--run.steps", "5", **GPT, data__text=text) == 0
+    assert losses(run) == pytest.approx(losses(one / "run"), rel=1e-11)
+    assert_same_weights(run, one / "run", tolerance=1e-10)
+    for name in ("loss", "bits_per_byte"):
+        assert evaluation(run)[name] == pytest.approx(evaluation(one / "run")[name], rel=1e-11)
 
 
 def layout(world: int, **changes: str) -> Any:

@@ -40,3 +40,24 @@ def test_none_of_it_imports_torch() -> None:
     script = "import sys, trainer.refuse; print('torch' in sys.modules, 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False False"
+
+
+@pytest.mark.parametrize(
+    ("settings", "what", "fix"),
+    [
+        ({"precision.gathered": "compute"}, "gathers no weights", "--parallel.strategy full"),
+        ({"precision.compute": "fp8", "run.device": "cpu"}, "compute capability 8.9", "--precision.compute bf16"),
+        ({"parallel.compress": "bf16", "parallel.strategy": "full"}, "is of strategy ddp", "leave parallel.compress"),
+        ({"parallel.compress": "bf16", "precision.weights": "bf16"}, "bf16 weights in fp32", "--precision.weights"),
+        ({"parallel.static_graph": "true", "batch.micro": "4"}, "makes 4", "--batch.micro 16"),
+        ({"parallel.static_graph": "true", "parallel.unused": "find"}, "some do not", "one of them"),
+        ({"parallel.compress": "powersgd", "precision.compute": "fp16"}, "an overflow of fp16", "compress fp16"),
+    ],
+)
+def test_formats_that_do_not_go_together_are_refused(settings: dict[str, str], what: str, fix: str) -> None:
+    config = resolve(None, [("data.text", "x"), *settings.items()], {}).config
+    with pytest.raises(UserError) as caught:
+        refuse_early(config, 2)
+    assert caught.value.status == 2
+    assert what in caught.value.what
+    assert fix in caught.value.fix

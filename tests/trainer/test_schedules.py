@@ -6,8 +6,9 @@ import pytest
 
 from trainer.config import resolve
 from trainer.errors import UserError
+from trainer.estimate.bubble import idle_share
 from trainer.refuse import refuse_early
-from trainer.schedules import SCHEDULES, allowed, bubble, even_cut, next_allowed, stages_of, usual_micro
+from trainer.schedules import SCHEDULES, allowed, even_cut, next_allowed, stages_of, usual_micro
 
 
 def planned(world: int, **changes: str) -> Any:
@@ -36,6 +37,11 @@ def planned(world: int, **changes: str) -> Any:
         # a batch that the micro-batches do not divide
         ({"batch__size": "8", "batch__micro": "3"}, "batch.micro 3 does not divide .* 8 samples", "--batch.micro 2"),
         ({"model__layers": "3", "parallel__schedule": "zbv"}, "3 blocks, and the pipeline 4 stages", "pipeline 3"),
+        (
+            {"parallel__schedule": "zero_bubble", "parallel__strategy": "full"},
+            "strategy full gives a block's weights up .* schedule zero_bubble parts",
+            "--parallel.strategy gradients",
+        ),
         ({"parallel__cut": "[3, 2]"}, r"parallel.cut is \[3, 2\]: not 2 numbers", r"--parallel.cut \[2, 2\]"),
         ({"parallel__cut": "4,0"}, r"parallel.cut is \[4, 0\]", "or leave it out"),
     ],
@@ -81,7 +87,7 @@ def test_a_cut_makes_the_dearest_stage_as_cheap_as_can_be() -> None:
 
 
 def test_less_is_waited_with_more_micro_batches_and_more_stages_to_a_rank() -> None:
-    assert bubble("1f1b", 4, 1, 8) == bubble("gpipe", 4, 1, 8) == 3 / 8
-    assert bubble("interleaved", 4, 2, 8) == 3 / 16
-    assert bubble("zero_bubble", 4, 1, 8) == 1 / 8
-    assert bubble("1f1b", 4, 1, 1) == 3  # layer after layer: one of four works
+    assert idle_share("1f1b", 4, 8) == idle_share("gpipe", 4, 8) == (3 / 11, 3 / 8)
+    assert idle_share("interleaved", 4, 8, 2)[1] == 3 / 16
+    assert idle_share("zero_bubble", 4, 8, 1)[1] == 1 / 8
+    assert idle_share("gpipe", 4, 1) == (0.75, 3.0)  # layer after layer: one of four works

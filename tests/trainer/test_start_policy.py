@@ -76,3 +76,10 @@ def test_a_run_has_the_same_losses_with_a_third_less_modules(tmp_path: Path) -> 
     assert found["safe"][1]["state"] == "off"
     assert found["safe"][1]["why"] == "start.policy is safe"
     assert found["auto"][2] < 0.75 * found["safe"][2]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("precision__weights", "bf16"), ("parallel__compress", "bf16"), ("parallel__tensor", "2")]
+)
+def test_what_needs_dtensors_or_hooks_is_not_lazy(setting: str, value: str) -> None:
+    assert doubt(run__device="cpu", **{setting: value}) != ""

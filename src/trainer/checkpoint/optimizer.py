@@ -36,7 +36,8 @@ def save_optimizer(
     """Writes `optimizer.pt`: each parameter's shape, optimizer class and state; and each group's values.
 
     The optimizers together hold parameters of `model`, each once. Collective where these or their state are cut over
-    ranks, or into pipeline `stages`; `write`: whether this rank is the one that writes. UserError when the disk refuses.
+    ranks, or into pipeline `stages`; `write`: whether this rank is the one that writes. UserError when the disk
+    refuses.
     """
     kept = keeps(write, stages)
     names = _parameter_names(model)

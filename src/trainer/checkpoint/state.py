@@ -30,31 +30,41 @@ __all__ = [
     "save_model",
     "save_optimizer",
     "save_rank_state",
+    "saved_parameters",
     "weights_digest",
 ]
 
 MODEL_FILE = "model.pt"
+TRAINED_FILE = "trained.pt"
 _FIX = "use the [model] section that it was saved with, or another --run.folder"
 
 
-def save_model(folder: Path, model: nn.Module, write: bool = True, stages: "ProcessGroup | None" = None) -> None:
-    """Writes `model.pt`: parameters and persistent buffers under the model's own names, tied weights once.
+def save_model(
+    folder: Path,
+    model: nn.Module,
+    write: bool = True,
+    stages: "ProcessGroup | None" = None,
+    file: str = MODEL_FILE,
+) -> None:
+    """Writes `model.pt`: parameters and persistent buffers under the model's own names, tied weights once. Where
+    averages are used of a run, these are there, and the weights that training goes on with are in `trained.pt`.
 
     Collective where the model is sharded or cut into pipeline `stages`; `write`: whether this rank is the one that
     writes. UserError when the disk refuses.
     """
     state = _state(model, write, stages)
     if write:
-        tensors.save(folder / MODEL_FILE, state)
+        tensors.save(folder / file, state)
 
 
-def load_model(folder: Path, model: nn.Module, stage: bool = False) -> None:
+def load_model(folder: Path, model: nn.Module, training: bool = False, stage: bool = False) -> None:
     """Copies saved weights into `model`, of sharded ones this rank's part; names, shapes and types must be the same.
-    `stage`: the model lacks what other ranks have.
+    `training`: those that training goes on with, where other ones are used of it. `stage`: the model lacks what other
+    ranks have.
 
     Everything is compared before anything is copied. UserError (status 2) names the first difference.
     """
-    saved = tensors.load(folder / MODEL_FILE)
+    saved = tensors.load(folder / (TRAINED_FILE if training and has_average(folder) else MODEL_FILE))
     own = model.state_dict()
     names = plain_names(model, own)
     known = {name: saved[name] for name in names.values() if name in saved} if stage else saved
@@ -62,6 +72,22 @@ def load_model(folder: Path, model: nn.Module, stage: bool = False) -> None:
     parts = {name: saved[plain] for name, plain in names.items()}
     parts.update({name: part_like(parts[name], own[name]) for name in parts if is_part(own[name])})
     model.load_state_dict(parts, strict=True)
+
+
+def has_average(folder: Path) -> bool:
+    """Are the weights in `model.pt` averages?"""
+    return (folder / TRAINED_FILE).exists()
+
+
+def saved_parameters(folder: Path, model: nn.Module) -> dict[nn.Parameter, torch.Tensor]:
+    """What `model.pt` has for each parameter of a model that `load_model` accepts it for, cut as that is."""
+    saved = tensors.load(folder / MODEL_FILE)
+    own = dict(model.named_parameters())
+    found: dict[nn.Parameter, torch.Tensor] = {}
+    for name, plain in plain_names(model, own).items():
+        parameter: Any = own[name]
+        found[parameter] = part_like(saved[plain], parameter) if is_part(parameter) else saved[plain]
+    return found
 
 
 def weights_digest(model: nn.Module, stages: "ProcessGroup | None" = None) -> str:

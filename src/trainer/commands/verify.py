@@ -13,8 +13,8 @@ from trainer.errors import UserError
 HELP = """usage: trainer verify [RUN.toml] [--section.key VALUE ...] [--nproc N] [--updates K] [--tolerance T] [--json]
 
 Trains the first updates of a run twice, on one rank and on N ranks as [parallel] says, with the run's own model, loss,
-data and optimizer, and compares losses, gradient norms, the gradient of every parameter and the weights. Names the worst
-difference and where it is, and what in the model or data is the reason, where that can be found. Dropout is off,
+data and optimizer, and compares losses, gradient norms, the gradient of every parameter and the weights. Names the
+worst difference and where it is, and what in the model or data is the reason, where that can be found. Dropout is off;
 precision.compute auto means fp64 here. Of the run folder only prepared data is touched.
 
   --nproc N        ranks on this machine (default: the least that [parallel] asks for, two at least)
@@ -145,7 +145,7 @@ def _show(found: dict[str, Any], given: Arguments) -> int:
     if "json" in given.flags:
         print(json.dumps(found))
     else:
-        from trainer.verification_text import lines
+        from trainer.verification.text import lines
 
         print("\n".join(lines(found)))
     return 0 if found["equal"] else 1

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed
@@ -16,10 +17,15 @@ from trainer.errors import UserError
 from trainer.estimate.job import compute_of, device_of
 from trainer.mesh import BatchPlan, Layout
 from trainer.models import build_model, choose_loss
+from trainer.models.plan import blocks_of
 from trainer.optim import build_optimizer
+from trainer.parallel.meshes import device_mesh, part
 from trainer.precision import Policy, make_policy
 from trainer.schema import Config
 from trainer.user_code import describe
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 CPU = torch.device("cpu")
 
@@ -37,18 +43,32 @@ def measure(config: Config, layout: Layout, plan: BatchPlan, vocabulary: int) ->
         )
     device = device_of(config)
     policy = make_policy(config.precision, compute_of(config, device), torch.device(device))
-    samples = sample_batch(config, plan.micro)
+    samples, vocabulary = sample_batch(config, plan.micro, vocabulary)
     forwards = min(2, plan.accumulation)
+    with _ranks(layout.world_size if sharded else 1):
+        mesh = part(device_mesh(layout, CPU), "replicate", "shard") if sharded else None
+        return _measured(config, policy, mesh, samples, forwards, vocabulary, copies=layout.averaged > 1)
+
+
+def _measured(
+    config: Config,
+    policy: Policy,
+    mesh: "DeviceMesh | None",
+    samples: Any,
+    forwards: int,
+    vocabulary: int,
+    *,
+    copies: bool,
+) -> dict[str, int]:
     tracker = MemTracker()
-    with _ranks(layout.world_size if sharded else 1), FakeTensorMode(allow_non_fake_inputs=True):
-        model = build_model(config.model, vocabulary=vocabulary)
-        model.to(dtype=policy.weights)  # before anybody tracks: it swaps the tensors
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model = _built(config, vocabulary, policy.weights)
         tracker.track_external(model)
         weights = sum(parameter.numel() for parameter in model.parameters())
         size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
         try:
             with tracker:
-                _updates(config, layout, model, policy, samples, forwards, tracker, sharded=sharded)
+                _updates(config, mesh, model, policy, samples, forwards, tracker)
         except (RuntimeError, NotImplementedError, TypeError) as error:
             raise UserError(
                 f"the model cannot be measured without content: {describe(error)}",
@@ -56,45 +76,59 @@ def measure(config: Config, layout: Layout, plan: BatchPlan, vocabulary: int) ->
             ) from error
     peak = tracker.get_tracker_snapshot("peak")[CPU]
     found = {str(getattr(kind, "value", kind)).lower(): amount for kind, amount in peak.items()}
-    if layout.data_ranks > 1 and not sharded:
+    if copies and mesh is None:
         buckets = size * forwards - (found["gradient"] if forwards == 1 else size)
         found["gradient"] += buckets
         found["total"] += buckets
     return {"numbers of weights": weights, **found}
 
 
-def sample_batch(config: Config, micro: int) -> Any:
-    """`micro` samples as the run's loss takes them: of the user's own data, else tokens without meaning."""
-    if config.data.dataset:
-        from trainer.data.user_dataset import open_user_data
+def _built(config: Config, vocabulary: int, dtype: torch.dtype) -> nn.Module:
+    """The model in `dtype` from the start: tensors without content can't be converted in place."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        return build_model(config.model, vocabulary=vocabulary)
+    finally:
+        torch.set_default_dtype(before)
 
-        train, _, _ = open_user_data(config.data, config.run.seed)
-        return train.fetch([index % len(train) for index in range(micro)], 0)
+
+def sample_batch(config: Config, micro: int, vocabulary: int) -> tuple[Any, int]:
+    """`micro` samples as the run's loss takes them, and the vocabulary (or classes): of the user's own data, else
+    tokens without meaning and `vocabulary`."""
+    if config.data.dataset or config.data.images:
+        from trainer.data.datasets import open_data
+
+        data = open_data(config, Path(config.run.folder))
+        return data.train.fetch([index % len(data.train) for index in range(micro)], 0), data.vocabulary
     tokens = torch.zeros(micro, config.data.sequence + 1, dtype=torch.int64)
     batch = {"tokens": tokens[:, :-1], "labels": tokens[:, 1:]}
-    return {**batch, "documents": batch["tokens"].clone()} if config.data.mask_documents else batch
+    documents = {"documents": batch["tokens"].clone()} if config.data.mask_documents else {}
+    return batch | documents, vocabulary
 
 
 def _updates(
     config: Config,
-    layout: Layout,
+    mesh: "DeviceMesh | None",
     model: nn.Module,
     policy: Policy,
     samples: Any,
     forwards: int,
     tracker: MemTracker,
-    *,
-    sharded: bool,
 ) -> None:
     """Two updates, of which the second one's peak is kept: then there is optimizer state from the beginning."""
     if policy.attention is not None and hasattr(model, "attention_dtype"):
         model.attention_dtype = policy.attention  # type: ignore[assignment]  # a property
     loss = choose_loss(config.model, model)
-    module: nn.Module = LossModule(model, loss)
-    if sharded:
-        from trainer.parallel import parallelize
+    module = LossModule(model, loss)
+    if config.memory.recompute not in ("none", "budget"):
+        from trainer.parallel.recompute import apply_recompute
 
-        module = parallelize(model, loss, layout, config.parallel, CPU).module
+        apply_recompute(blocks_of(model), config.memory.recompute, config.memory.every)
+    if mesh is not None:
+        from trainer.parallel.fsdp import apply_fsdp
+
+        apply_fsdp(model, mesh, blocks_of(model), reshard=config.parallel.strategy == "full")
     optimizers = build_optimizer(model, config.optim, CPU)
     autocast = policy.autocast("cpu")
     for _ in range(2):
@@ -102,7 +136,7 @@ def _updates(
         batches = [_fake(samples) for _ in range(forwards)]
         for index, batch in enumerate(batches):
             tracker.reset_mod_stats()
-            with _held_back(model, hold=sharded and index < forwards - 1):
+            with _held_back(model, hold=mesh is not None and index < forwards - 1):
                 with autocast:
                     total, _ = module(batch)
                 total.backward()

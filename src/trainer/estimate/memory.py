@@ -14,6 +14,15 @@ class Moment:
 
     FIELDS = ("parameters", "gathered", "copies", "gradients", "optimizer", "activations", "loss", "working", "batch")
     __slots__ = ("name", *FIELDS)
+    parameters: int
+    gathered: int
+    copies: int
+    gradients: int
+    optimizer: int
+    activations: int
+    loss: int
+    working: int
+    batch: int
 
     def __init__(self, name: str, **sizes: int) -> None:
         self.name = name
@@ -60,16 +69,14 @@ class _Rank:
         self.ends = ([parts.first] if first else []) + ([parts.last] if last else [])
         self.first, self.last = first, last
         self.number = job.formats.weights
-        self.shard = job.layout.shard if job.sharded else 1
+        self.shard = job.parts
         self.flying = in_flight(job.schedule, job.layout.pipeline, stage, job.forwards, job.virtual)
         own = [*self.blocks, *self.ends]
         self.weights = sum(part.own for part in own)
         self.matrices = sum(part.matrices for part in self.blocks)
         self.copied = sum(part.matrices for part in self.ends)
         self.root = sum(part.own for part in self.ends)
-        # weights that arrive in the product's format are not copied
-        arrive = job.sharded and job.gathered == job.formats.product
-        self.cast = job.formats.product if job.formats.cast and not arrive else 0
+        self.cast = job.formats.product if job.cast else 0
         self.kept = [self.kept_by(index, part) for index, part in enumerate(self.blocks)]
 
     def kept_by(self, index: int, part: Part) -> int:
@@ -84,9 +91,9 @@ class _Rank:
         steady = {
             "parameters": self.weights * number // self.shard,
             "optimizer": self.states(),
-            "batch": job.forwards * job.micro * (job.sequence + 1) * 8,
+            "batch": job.forwards * job.micro * self.parts.sample,
         }
-        if job.layout.data_ranks > 1 and not job.sharded:
+        if job.layout.averaged > 1 and not job.sharded:
             # DDP's buckets; what backward makes within no_sync lies beside them
             kept_always = self.weights * number * min(2, job.forwards)
         elif job.forwards > 1:
@@ -139,7 +146,7 @@ class _Rank:
         # gradients that are there already; a tied output's is the embedding's
         ends = max(self.parts.last.own, self.parts.last.matrices) if self.last else 0
         done = 0
-        sharded = job.sharded and job.layout.shard > 1
+        sharded = self.shard > 1
         found = []
         for index in reversed(range(len(self.blocks))):
             part = self.blocks[index]
@@ -178,12 +185,13 @@ class _Rank:
         return found
 
     def states(self) -> int:
-        """Bytes of the optimizer's state."""
+        """Bytes of the optimizer's state, and of averaged weights, which every copy has whole."""
         job = self.job
         matrices = sum(part.matrices for part in self.blocks) if job.matrix_states != job.states else 0
         numbers = (self.weights - matrices) * job.states + matrices * job.matrix_states
-        over = job.layout.data_ranks if job.strategy == "optimizer" else self.shard
-        return numbers * self.number // over
+        over = job.layout.averaged if job.strategy == "optimizer" else self.shard
+        average = self.weights // self.shard if job.averaged else 0
+        return (numbers // over + average) * self.number
 
     def casts(self) -> int:
         """Bytes of weights in autocast's format that backward needs: of blocks that are not recomputed, and the
@@ -198,7 +206,7 @@ class _Rank:
     def gathered(self, index: int) -> int:
         """Bytes of whole weights beside a block's own: what is used first and last, and with strategy `gradients` all
         blocks that still wait for their backward."""
-        if not self.job.sharded or self.job.layout.shard == 1:
+        if self.shard == 1:
             return 0
         blocks = sum(part.own for part in self.blocks) if self.job.strategy == "gradients" else 0
         return (self.root + blocks) * self.job.gathered
@@ -206,6 +214,6 @@ class _Rank:
     def unit(self, part: Part, times: int) -> int:
         """Bytes of a block that is gathered, in the buffer that arrives and as its weights, or while the next one
         arrives."""
-        if self.job.strategy != "full" or self.job.layout.shard == 1:
+        if self.job.strategy != "full" or self.shard == 1:
             return 0
         return times * part.own * self.job.gathered

@@ -46,7 +46,7 @@ def lines(job: Job, parts: Parts) -> Iterator[str]:
                 f"  {each.over:<10} {each.collective:<15} {size(each.sent):>10} = {each.times} x {size(each.each)} "
                 f"{each.what}"
             )
-    if job.layout.data_ranks > 1:
+    if job.layout.averaged > 1:
         yield f"  one parameter server's link would carry {size(traffic.parameter_server(job, parts))}"
     if job.layout.pipeline > 1:
         yield from _pipeline(job)

@@ -59,7 +59,7 @@ def traffic(job: Job, parts: Parts) -> list[Sent]:
 
 def _data(job: Job, root: int, inner: int, number: int) -> list[Sent]:
     layout = job.layout
-    all_ranks, shard, replicate = layout.data_ranks, layout.shard, layout.replicate
+    all_ranks, shard, replicate = layout.averaged, job.parts, layout.replicate
     if all_ranks == 1:
         return []
     if not job.sharded:
@@ -88,7 +88,7 @@ def _data(job: Job, root: int, inner: int, number: int) -> list[Sent]:
 
 def _tensor(job: Job, parts: Parts, blocks: int) -> list[Sent]:
     ranks = job.layout.tensor
-    size = job.tokens * parts.width * (job.formats.product if job.formats.cast else job.formats.weights)
+    size = job.tokens * parts.width * (job.formats.product if job.cast else job.stream)
     # after attention and after the feed-forward, forward and backward; recomputation does the forward's again
     times = blocks * job.forwards * (6 if job.recompute == "full" else 4)
     ends = 2 * job.forwards
@@ -102,12 +102,12 @@ def _tensor(job: Job, parts: Parts, blocks: int) -> list[Sent]:
 
 
 def _edge(job: Job, parts: Parts) -> int:
-    return job.tokens * parts.width * job.formats.weights
+    return job.tokens * parts.width * job.stream
 
 
 def parameter_server(job: Job, parts: Parts) -> int:
     """Bytes over the link of one server that takes the gradients of all data ranks and sends the weights back."""
-    return 2 * (job.layout.data_ranks - 1) * parts.weights * job.formats.weights
+    return 2 * (job.layout.averaged - 1) * parts.weights * job.formats.weights
 
 
 def total(sent: list[Sent]) -> int:

@@ -161,7 +161,7 @@ class GPT(nn.Module):
                 "let the data give others, or change parallel.context",
                 2,
             )
-        return x if count == 1 else x.unflatten(1, (count, -1))[:, index]
+        return x.chunk(count, 1)[index] if count > 1 else x
 
     def forward(self, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """`documents` (B, S): number of each token's document; tokens see only their own document. With a `cache`,
@@ -169,14 +169,26 @@ class GPT(nn.Module):
 
         Raises ValueError for documents together with a cache, or for more tokens than the cache has room for.
         """
-        layers = range(len(self.blocks))
+        return self.padded(self._through, tokens, documents, cache)
+
+    def padded(
+        self,
+        run: Callable[[Tensor, Tensor | None, Cache | None], Tensor],
+        tokens: Tensor,
+        documents: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """What `run` gives for the tokens, which with a cache may have to be more than they are."""
         padding = -tokens.shape[1] % self.multiple
         if cache is None or not padding:
-            return self.end(self.middle(self.begin(tokens, documents, cache), layers, tokens, documents, cache))
-        padded = functional.pad(tokens, (0, padding))  # behind all that counts, which does not see it
-        logits = self.end(self.middle(self.begin(padded, documents, cache), layers, padded, documents, cache))
+            return run(tokens, documents, cache)
+        logits = run(functional.pad(tokens, (0, padding)), documents, cache)  # behind all that counts and sees it not
         cache.forget(padding, tokens[:, -1:])
         return logits[:, : tokens.shape[1]]
+
+    def _through(self, tokens: Tensor, documents: Tensor | None, cache: Cache | None) -> Tensor:
+        layers = range(len(self.blocks))
+        return self.end(self.middle(self.begin(tokens, documents, cache), layers, tokens, documents, cache))
 
     def plan(self) -> "Plan":
         """Where it may be cut."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.distributed import ProcessGroup
 
+    from trainer.optim.average import Average
     from trainer.optim.groups import Group
     from trainer.schema import Optim
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class Recipe(NamedTuple):
     """An optimizer that is still to be made: `kind(groups, **options)`."""
 
-    kind: type[torch.optim.Optimizer]
+    kind: Callable[..., torch.optim.Optimizer]
     groups: list[Group]
     options: dict[str, Any]
 
@@ -30,7 +31,8 @@ class Recipe(NamedTuple):
 def build_optimizer(
     model: nn.Module, optim: Optim, device: torch.device, spread: ProcessGroup | None = None
 ) -> Optimizers:
-    """The optimizer of the run file for the parameters of `model`, which lie where they are trained already.
+    """The optimizer of the run file for the parameters of `model`, which lie where they are updated already; `device`:
+    where the model computes.
 
     Decay applies to matrices (and kernels of convolutions), never to embeddings, norms and biases. `spread`: ranks with
     equal weights and gradients, each of which keeps the optimizer state of some of them (ZeRO-1).
@@ -39,16 +41,34 @@ def build_optimizer(
     check_optim(optim)
     if optim.build:
         assert spread is None, "refused before"
-        return Optimizers(_own(model, optim))
-    recipes = [recipe for recipe in OPTIMIZERS[optim.name](model, optim) if recipe.groups]
+        optimizers = _own(model, optim)
+    else:
+        recipes = [recipe for recipe in OPTIMIZERS[optim.name](model, optim, device) if recipe.groups]
+        optimizers = [_made(recipe, spread) for recipe in recipes]
+    return Optimizers(optimizers, _average(model, optim, optimizers, spread))
+
+
+def _made(recipe: Recipe, spread: ProcessGroup | None) -> torch.optim.Optimizer:
     if spread is None:
-        return Optimizers([recipe.kind(recipe.groups, **recipe.options) for recipe in recipes])
+        return recipe.kind(recipe.groups, **recipe.options)
     from trainer.parallel.zero import apply_zero
 
-    return Optimizers([apply_zero(recipe.kind, recipe.groups, recipe.options, spread) for recipe in recipes])
+    return apply_zero(recipe.kind, recipe.groups, recipe.options, spread)
 
 
-def _adamw(model: nn.Module, optim: Optim) -> list[Recipe]:
+def _average(
+    model: nn.Module, optim: Optim, optimizers: list[torch.optim.Optimizer], spread: ProcessGroup | None
+) -> Average | None:
+    if optim.average == "none" and (optim.build or optim.name != "schedule_free"):
+        return None
+    from trainer.optim.average import Average, schedule_free_source
+
+    if optim.average == "ema":
+        return Average(model, ema=optim.ema_decay)
+    return Average(model, source=schedule_free_source(optimizers, spread))
+
+
+def _adamw(model: nn.Module, optim: Optim, device: torch.device) -> list[Recipe]:
     matrices, outputs, rest = split_parameters(model)
     return [_adamw_recipe(matrices + outputs, rest, optim)]
 
@@ -56,13 +76,17 @@ def _adamw(model: nn.Module, optim: Optim) -> list[Recipe]:
 def _adamw_recipe(decayed: list[Tensor], rest: list[Tensor], optim: Optim) -> Recipe:
     import torch
 
-    first, second = optim.betas
     groups = decay_groups(decayed, rest, optim)
-    options = {"lr": optim.lr, "betas": (first, second), "eps": optim.eps, "fused": _has_fused(groups)}
+    options = {"lr": optim.lr, "betas": _betas(optim), "eps": optim.eps, "fused": _has_fused(groups)}
     return Recipe(torch.optim.AdamW, groups, options)
 
 
-def _sgd(model: nn.Module, optim: Optim) -> list[Recipe]:
+def _betas(optim: Optim) -> tuple[float, float]:
+    first, second = optim.betas
+    return first, second
+
+
+def _sgd(model: nn.Module, optim: Optim, device: torch.device) -> list[Recipe]:
     import torch
 
     matrices, outputs, rest = split_parameters(model)
@@ -73,19 +97,52 @@ def _sgd(model: nn.Module, optim: Optim) -> list[Recipe]:
     return [Recipe(torch.optim.SGD, groups, options)]
 
 
-def _muon(model: nn.Module, optim: Optim) -> list[Recipe]:
+def _muon(model: nn.Module, optim: Optim, device: torch.device) -> list[Recipe]:
     """Muon for the matrices, AdamW for all else, the layers named in a module's `output_layers` included."""
     import torch
+
+    from trainer.optim.muon import Muon
 
     matrices, outputs, rest = split_parameters(model)
     flat = [parameter for parameter in matrices if parameter.ndim == 2]
     others = [parameter for parameter in matrices if parameter.ndim != 2] + outputs
     groups: list[Group] = [{"params": flat, "weight_decay": optim.weight_decay}] if flat else []
-    options = {"lr": optim.matrix_lr, "momentum": optim.momentum, "nesterov": True}
-    return [Recipe(torch.optim.Muon, groups, options), _adamw_recipe(others, rest, optim)]
+    half = optim.matrix_precision == "bf16" or (optim.matrix_precision == "auto" and device.type == "cuda")
+    dtype = torch.bfloat16 if half else torch.float32
+    options = {"lr": optim.matrix_lr, "momentum": optim.momentum, "device": device, "dtype": dtype}
+    return [Recipe(Muon, groups, options), _adamw_recipe(others, rest, optim)]
 
 
-OPTIMIZERS: dict[str, Callable[[nn.Module, Optim], list[Recipe]]] = {"adamw": _adamw, "sgd": _sgd, "muon": _muon}
+def _lion(model: nn.Module, optim: Optim, device: torch.device) -> list[Recipe]:
+    from trainer.optim.lion import Lion
+
+    matrices, outputs, rest = split_parameters(model)
+    return [Recipe(Lion, decay_groups(matrices + outputs, rest, optim), {"lr": optim.lr, "betas": _betas(optim)})]
+
+
+def _adafactor(model: nn.Module, optim: Optim, device: torch.device) -> list[Recipe]:
+    from trainer.optim.adafactor import Adafactor
+
+    matrices, outputs, rest = split_parameters(model)
+    return [Recipe(Adafactor, decay_groups(matrices + outputs, rest, optim), {"lr": optim.lr})]
+
+
+def _schedule_free(model: nn.Module, optim: Optim, device: torch.device) -> list[Recipe]:
+    from trainer.optim.schedule_free import ScheduleFreeAdamW
+
+    matrices, outputs, rest = split_parameters(model)
+    options = {"lr": optim.lr, "betas": _betas(optim), "eps": optim.eps}
+    return [Recipe(ScheduleFreeAdamW, decay_groups(matrices + outputs, rest, optim), options)]
+
+
+OPTIMIZERS: dict[str, Callable[[nn.Module, Optim, torch.device], list[Recipe]]] = {
+    "adamw": _adamw,
+    "sgd": _sgd,
+    "muon": _muon,
+    "lion": _lion,
+    "adafactor": _adafactor,
+    "schedule_free": _schedule_free,
+}
 
 
 def _has_fused(groups: list[Group]) -> bool:

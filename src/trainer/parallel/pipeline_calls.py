@@ -36,13 +36,22 @@ class _Called(BaseException):
 
 class Calls:
     """Answers in place of `model.forward`, so that any loss(model, batch) can be used, the model's own method too.
-    `whole(call)`: the output of the whole pipeline, for those who call the model outside of a loss."""
+    `whole(call)`: the output of the whole pipeline, for those who call the model outside of a loss; where the model has
+    a method padded(run, ...), it is run by that."""
 
     def __init__(self, model: nn.Module, loss: Loss, whole: Callable[[Call], Tensor]) -> None:
         self.model = model
         self.loss = loss
-        self._whole = whole
-        self._answer: Callable[[Call], Any] = whole
+        padded = getattr(model, "padded", None)
+
+        def run(*args: Any, **kwargs: Any) -> Tensor:
+            return whole(Call(args, kwargs))
+
+        def answer(call: Call) -> Any:
+            return padded(run, *call.args, **call.kwargs) if callable(padded) else whole(call)
+
+        self._whole = answer
+        self._answer: Callable[[Call], Any] = answer
         model.forward = lambda *args, **kwargs: self._answer(Call(args, kwargs))
 
     def of(self, batch: Any) -> Call:

@@ -43,7 +43,7 @@ class Relay:
             forms = self.shapes(call, NOTHING)
             output: Any = None
             for index, module in self.modules.items():
-                module.calls, module.autocast = [call], NOTHING
+                module.calls, module.autocast, module.leaving = [call], NOTHING, forms[index : index + 1]
                 hidden = () if index == 0 else (self._from(index - 1, output, forms[index - 1]),)
                 output = module(*hidden, number=0)
                 module.calls = ()

@@ -1,11 +1,12 @@
 """Gradients that more ranks than one have a part of, summed once after a pipeline's schedule."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from trainer.parallel.gradients import own_parts
 
@@ -21,7 +22,8 @@ class Shared:
         self.model = model
         self.holders = dict(holders)
         self.group = group
-        forms = {name: (model.get_parameter(name).shape, model.get_parameter(name).dtype) for name in holders}
+        parameters = {name: model.get_parameter(name) for name in holders}
+        forms = {name: (each.shape, each.grad_dtype or each.dtype) for name, each in parameters.items()}
         # of ranks that have none of it, to take part where neither all nor two have it
         self._forms = forms
 
@@ -55,9 +57,12 @@ class Shared:
         own += theirs
 
     def _gradient(self, name: str) -> Tensor:
-        parameter = self.model.get_parameter(name)
+        parameter: Any = self.model.get_parameter(name)
         if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
+            parameter.grad = torch.zeros_like(parameter, dtype=parameter.grad_dtype)
+        if isinstance(parameter, DTensor) and parameter.grad.placements != parameter.placements:
+            # the two uses leave it summed up in different ways
+            parameter.grad = parameter.grad.redistribute(placements=parameter.placements)
         return own_parts([parameter.grad])[0]
 
     def _nothing(self, name: str) -> Tensor:
@@ -85,5 +90,5 @@ def _sum(bucket: Sequence[Tensor], group: "ProcessGroup") -> None:
         return
     flat = torch.cat([each.reshape(-1) for each in bucket])
     dist.all_reduce(flat, group=group)
-    parts = flat.split([each.numel() for each in bucket])
+    parts = torch.split(flat, [each.numel() for each in bucket])
     torch._foreach_copy_(list(bucket), [part.view_as(each) for part, each in zip(parts, bucket, strict=True)])

@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining._backward import stage_backward_weight
 from torch.distributed.pipelining._utils import _TensorMeta
 
 from trainer.models.plan import Pieces
@@ -21,7 +23,7 @@ class StageModule(nn.Module):
 
     `calls` and `autocast` are set for each update: what the model is called with for each micro-batch, which every rank
     knows, since all load the same samples; and the context of one forward. `around`: another context for each of these.
-    `units`: its blocks that have weights.
+    `leaving`: form of what each gives. `units`: its blocks that have weights.
     """
 
     def __init__(self, model: nn.Module, names: Sequence[str], loose: Sequence[str], pieces: Pieces) -> None:
@@ -34,6 +36,7 @@ class StageModule(nn.Module):
         self.calls: Sequence[Call] = ()
         self.autocast: contextlib.AbstractContextManager[Any] = NOTHING
         self.around: Sequence[Callable[[], contextlib.AbstractContextManager[Any]]] = ()
+        self.leaving: Sequence[Form] = ()
         self.blocks = range(0)
         self.units: list[nn.Module] = []
         self.first = self.last = False
@@ -43,7 +46,8 @@ class StageModule(nn.Module):
         call = self.calls[number]
         with self.autocast, self.around[number]() if self.around else NOTHING:
             found = self._run(None if self.first else hidden[0], self.blocks, call.args, call.kwargs, self.last)
-        return found if self.last else found.contiguous()
+        # what is gathered in half precision gives so too, and the next stage has been told otherwise
+        return found if self.last else found.to(self.leaving[number][1]).contiguous()
 
 
 class Stage(PipelineStage):
@@ -61,9 +65,25 @@ class Stage(PipelineStage):
 
     def expect(self, entering: Sequence[Form], leaving: Sequence[Form]) -> None:
         """Forms of what the next update's micro-batches bring and give; empty before the first and after the last."""
+        self.chunks = max(len(entering), len(leaving))  # another schedule may have had fewer
+        if (entering, leaving) == (self.entering, self.leaving):
+            return
         self.entering, self.leaving = entering, leaving
         self._fill(self.args_recv_info, entering, True)
         self._fill(self.grad_recv_info, leaving, False)
+
+    def backward_maybe_with_nosync(
+        self, backward_type: str, bwd_kwargs: dict[str, Any], last_backward: bool = False
+    ) -> tuple[Any, Any]:
+        """As torch's, but the backward for weights keeps the graph until it is through: a weight that a stage uses
+        twice is reached by way of nodes that others need after it."""
+        if backward_type != "weight":
+            found: tuple[Any, Any] = super().backward_maybe_with_nosync(backward_type, bwd_kwargs, last_backward)
+            return found
+        if isinstance(self.submod, FSDPModule):
+            self.submod.set_reshard_after_backward(False)
+            self.submod.set_requires_gradient_sync(False)
+        return stage_backward_weight(self.submod.parameters(), bwd_kwargs["param_groups"], retain_graph=True), None
 
     def _setup_forward_recv_info(self, num_microbatches: int, has_backward: bool) -> None:
         super()._setup_forward_recv_info(num_microbatches, has_backward)

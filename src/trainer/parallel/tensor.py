@@ -40,8 +40,10 @@ def apply_tensor(model: nn.Module, mesh: "DeviceMesh", plan: Mapping[str, str], 
     for name, module, word in planned:
         _check(name, module, word, mesh.size())
     ties, frozen = _ties(model), {name for name, each in model.named_parameters() if not each.requires_grad}
+    wider = {name: each.grad_dtype for name, each in model.named_parameters() if each.grad_dtype != each.dtype}
     if sequence and hasattr(model, "multiple"):
-        model.multiple = mesh.size()
+        own: Any = model
+        own.multiple = mesh.size()
     for _, module, word in planned:
         style = _style(module, word, between, sequence, loss)
         if style is not None:
@@ -53,6 +55,8 @@ def apply_tensor(model: nn.Module, mesh: "DeviceMesh", plan: Mapping[str, str], 
     _tie(ties)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name not in frozen)  # styles forget it
+        if name in wider:
+            parameter.grad_dtype = wider[name]
 
 
 def _planned(model: nn.Module, plan: Mapping[str, str]) -> Iterator[tuple[str, nn.Module, str]]:
@@ -101,7 +105,7 @@ def _check(name: str, module: nn.Module, word: str, ranks: int) -> None:
         return
     if not isinstance(module, nn.Linear) and not (word == "vocabulary" and isinstance(module, nn.Embedding)):
         raise UserError(
-            f'{name} is a {type(module).__name__}, and only nn.Linear is cut as "{word}" (nn.Embedding as "vocabulary")',
+            f'{name} is a {type(module).__name__}; "{word}" is for nn.Linear ("vocabulary" for nn.Embedding too)',
             "name the linear layers inside it",
             2,
         )

@@ -1,14 +1,14 @@
 """Optimizer state cut over ranks that have equal weights and gradients (ZeRO-1: Rajbhandari et al., 2020)."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import torch
 from torch.distributed import ProcessGroup
 
 
 def apply_zero(
-    kind: type[torch.optim.Optimizer],
+    kind: Callable[..., torch.optim.Optimizer],
     groups: Sequence[dict[str, Any]],
     options: dict[str, Any],
     ranks: ProcessGroup,
@@ -22,7 +22,10 @@ def apply_zero(
 
     # without buckets, which would make the weights views of common memory: checkpoints and DDP want them as they are
     spread = ZeroRedundancyOptimizer(
-        [dict(group) for group in groups], optimizer_class=kind, process_group=ranks, **options
+        [dict(group) for group in groups],
+        optimizer_class=cast("type[torch.optim.Optimizer]", kind),
+        process_group=ranks,
+        **options,
     )
     assert isinstance(spread, torch.optim.Optimizer)
     return spread

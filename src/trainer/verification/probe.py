@@ -34,7 +34,7 @@ def probe(model: nn.Module, loss: Loss, batch: Any, policy: Policy, device: torc
             value, count = loss(model, samples)
         return float(value), float(count)
 
-    whole, counted = total(batch)
+    whole, _ = total(batch)
     if _differ(whole, total(batch)[0], tolerance):
         found.notes.append("two forwards of the same samples differ: the model keeps state, or draws unseeded numbers")
     elif _differ(whole, total(batch, 1)[0], tolerance):

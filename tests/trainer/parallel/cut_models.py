@@ -15,6 +15,7 @@ from trainer.models.loss import classification_loss, loss_by_batch, token_loss
 from trainer.models.plan import Plan
 from trainer.optim import build_optimizer
 from trainer.parallel import parallelize
+from trainer.parallel.gradients import own_parts
 from trainer.precision import Policy
 from trainer.schema import Model, Optim, Parallel
 from trainer.step import Outcome, Step
@@ -146,7 +147,7 @@ def updates(rank: int, count: int, case: Cut) -> Numbers:
     """Two of them."""
     training = Training(case, rank)
     outcomes = [training.update(number) for number in range(2)]
-    kept = sum((p.to_local() if is_part(p) else p).nbytes for p in training.model.parameters())  # type: ignore[operator]
+    kept = sum(own.nbytes for own in own_parts(list(training.model.parameters())))
     losses, norms = [each.loss for each in outcomes], [each.grad_norm for each in outcomes]
     return Numbers(losses, norms, training.weights(), kept)
 

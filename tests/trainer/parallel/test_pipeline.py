@@ -3,12 +3,14 @@
 import contextlib
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from tests.beds.ranks import on_ranks
 from tests.trainer import toy
@@ -95,6 +97,22 @@ def test_fewer_micro_batches_than_the_schedule_needs_are_filled_up_with_what_cou
     batches = toy.batches(toy.sequences(2, 6, 31), None, 1)
     found = assert_same(Stacked, "dualpipev", batches, toy.token_loss)
     assert sum(len(sums) for sums, _, _ in found) == 2
+
+
+def one_after_another(rank: int, count: int, sizes: list[int]) -> list[float]:
+    """Norms of updates with so many micro-batches each."""
+    model, cut = made(rank, count, Stacked, "1f1b")
+    norms = []
+    for size in sizes:
+        cut.backward(toy.batches(toy.sequences(size, 6, 31), None, 1), 1.0, NOTHING)
+        norms.append(sum(float(p.grad.square().sum()) for p in model.parameters()))
+        model.zero_grad()
+    return norms
+
+
+def test_updates_may_have_different_numbers_of_micro_batches() -> None:
+    for norms in on_ranks(2, one_after_another, [4, 3, 4, 2]):
+        assert norms[2] == norms[0] and len(set(norms)) == 3
 
 
 class Tied(toy.ToyModel):
@@ -257,6 +275,30 @@ def overflow(rank: int, count: int, schedule: str) -> Any:
 def test_an_overflow_on_one_stage_skips_the_update_on_all(schedule: str) -> None:
     for found in on_ranks(2, overflow, schedule):
         assert found == [(True, False, 8.0), (False, True, 4.0), (True, False, 4.0)]
+
+
+class Dropping(Stacked):
+    """Half of each block's branch is dropped; blocks are computed again in backward, or kept."""
+
+    def __init__(self, again: bool) -> None:
+        super().__init__(layers=4, dropout=0.5)
+        if again:
+            for block in self.blocks:
+                block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+
+
+def dropped(rank: int, count: int, schedule: str, again: bool) -> Any:
+    model, cut = made(rank, count, partial(Dropping, again), schedule)
+    torch.manual_seed(1234 + rank)
+    sums = cut.backward(toy.batches(toy.sequences(4, 7, 13), None, 1), 1.0, NOTHING)
+    return [float(total) for total, _ in sums], [p.grad for p in model.parameters()], torch.rand(1)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zero_bubble"])
+def test_recomputed_blocks_of_a_stage_drop_what_they_dropped(schedule: str) -> None:
+    for kept, again in zip(on_ranks(2, dropped, schedule, False), on_ranks(2, dropped, schedule, True), strict=True):
+        assert kept[0] == again[0] and torch.equal(kept[2], again[2])
+        assert all(map(torch.equal, kept[1], again[1]))
 
 
 def generated(rank: int, count: int, schedule: str) -> Tensor:

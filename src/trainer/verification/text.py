@@ -7,7 +7,8 @@ from typing import Any
 def lines(found: dict[str, Any]) -> Iterator[str]:
     """`found`: what `trainer.verification.rank.verdict` gave."""
     shape = " x ".join(f"{name} {size}" for name, size in found["layout"].items() if size > 1) or "one rank"
-    yield f"one rank against {found['ranks']} ({shape}, {found['strategy']}), {found['compute']}, {found['updates']} updates"
+    cut = f"{found['ranks']} ranks ({shape}, {found['strategy']})"
+    yield f"one rank against {cut}, {found['compute']}, {found['updates']} updates"
     yield f"{'':<20} {'one rank':>14} {'layout':>14} {'difference':>11}"
     tolerance = found["tolerance"]
     for name in ("loss", "norm"):
