@@ -1,7 +1,7 @@
 """Compiled blocks: the same numbers, one compilation for blocks that are alike, nothing compiled outside of training.
 
-The compiler's tracing and its cut of forward from backward are real here. Its code for the CPU takes a C++ compiler half
-a minute: `tools/prove_compile.py`.
+The compiler's tracing and its cut of forward from backward are real here, but not its code for the CPU: a C++ compiler
+takes half a minute for it.
 """
 
 import copy
