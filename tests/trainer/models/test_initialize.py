@@ -37,7 +37,7 @@ class Unusual(nn.Module):
         self.register_buffer("rates", 1.0 / (10000 ** (torch.arange(0, 8, 2).float() / 8)), persistent=False)
         self.register_buffer("mask", torch.ones(5, 5, dtype=torch.bool).tril())
         self.register_buffer("given", torch.tensor([1.0, 2.0, 3.0]))
-        self.half = nn.Linear(3, 3, dtype=torch.bfloat16)
+        self.low = nn.Linear(3, 3, dtype=torch.bfloat16)
         nn.init.orthogonal_(self.convolution.weight)
         self.apply(self.again)
         for name, parameter in self.named_parameters():

@@ -40,7 +40,7 @@ def gradients(model: nn.Module) -> Tensor:
     """Of one batch, in one vector behind the loss."""
     ids = torch.randint(32, (2, 9), generator=torch.Generator().manual_seed(1))
     total, _ = token_loss(model, {"tokens": ids[:, :-1], "labels": ids[:, 1:]})
-    total.backward()
+    total.backward()  # type: ignore[no-untyped-call]  # none in torch
     return torch.cat(
         [total.detach().reshape(1), *(each.grad.flatten() for each in model.parameters() if each.grad is not None)]
     )
