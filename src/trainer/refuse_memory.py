@@ -6,7 +6,6 @@ from trainer.models.check import count_parameters
 from trainer.schema import Config
 
 LARGE = 100_000_000  # parameters that are worth half a second of start
-SPLIT_BACKWARD = ("zero_bubble", "zbv", "dualpipev")
 
 
 def check_memory(config: Config, layout: Layout) -> None:
@@ -48,12 +47,6 @@ def _check_compiled(config: Config) -> None:
     parallel = config.parallel
     if config.model.compile == "none":
         return
-    if parallel.pipeline > 1 and parallel.schedule in SPLIT_BACKWARD:
-        raise UserError(
-            f"parallel.schedule {parallel.schedule} does a backward in two halves, and that of a compiled block is one",
-            "--parallel.schedule interleaved, or leave model.compile out",
-            2,
-        )
     if parallel.tensor > 1 or parallel.context > 1:
         raise UserError(
             "model.compile does not go with cut matrices or sequences: their exchanges happen inside of the blocks",

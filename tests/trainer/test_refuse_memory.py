@@ -25,7 +25,7 @@ def config(*changes: str) -> Config:
         (["memory.offload=parameters", "parallel.strategy=full", "run.device=cpu"], 2, "already"),
         (["parallel.prefetch=1", "parallel.strategy=gradients"], 2, "gathers no block by itself"),
         (["model.compile=blocks", "parallel.tensor=2"], 2, "exchanges happen inside"),
-        (["model.compile=blocks", "parallel.pipeline=2", "parallel.schedule=zbv"], 2, "in two halves"),
+        (["model.compile=blocks", "parallel.pipeline=2", "parallel.schedule=zbv"], 2, "has one backward"),
         (["memory.meta=on"], 2, "every rank keeps the whole model"),
         (["memory.meta=on", "parallel.strategy=full", "memory.offload=parameters"], 2, "memory.offload parameters"),
     ],

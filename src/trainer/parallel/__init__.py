@@ -136,11 +136,14 @@ def _wrap_blocks(model: nn.Module, memory: "Memory | None", device: "torch.devic
 
 def _fill(model: nn.Module, recording: "Recording | None", device: "torch.device") -> None:
     """Gives what this rank keeps of a recorded model its values, once; else all have been there."""
-    if recording is not None and any(each.is_meta for each in model.parameters()):
+    if recording is not None and any(each.is_meta for each in (*model.parameters(), *model.buffers())):
         from trainer.checkpoint.parts import own_part
         from trainer.models.initialize import materialize
 
         materialize(model, recording, partial(own_part, device=device))
+        for module in model.modules():  # buffers that were made of given values have not been moved
+            for name, buffer in module._buffers.items():
+                module._buffers[name] = buffer.to(device) if buffer is not None else None
 
 
 def _widened(model: nn.Module) -> bool:

@@ -37,7 +37,7 @@ class Unusual(nn.Module):
         self.register_buffer("rates", 1.0 / (10000 ** (torch.arange(0, 8, 2).float() / 8)), persistent=False)
         self.register_buffer("mask", torch.ones(5, 5, dtype=torch.bool).tril())
         self.register_buffer("given", torch.tensor([1.0, 2.0, 3.0]))
-        self.half = nn.Linear(3, 3, dtype=torch.bfloat16)
+        self.low = nn.Linear(3, 3, dtype=torch.bfloat16)
         nn.init.orthogonal_(self.convolution.weight)
         self.apply(self.again)
         for name, parameter in self.named_parameters():
@@ -85,7 +85,10 @@ def test_the_weights_and_the_next_random_number_are_those_of_the_plain_build(nam
     plain, drawn = tensors(build()), torch.rand(4)
     torch.manual_seed(3)
     model, recording = record(build)
-    assert {key for key, tensor in tensors(model).items() if not tensor.is_meta} <= {"given", "norm.num_batches_tracked"}
+    assert {key for key, tensor in tensors(model).items() if not tensor.is_meta} <= {
+        "given",
+        "norm.num_batches_tracked",
+    }
     materialize(model, recording, lambda whole, old: whole.clone())
     assert torch.equal(torch.rand(4), drawn)
     made = tensors(model)

@@ -1,7 +1,7 @@
 """Compiled blocks: the same numbers, one compilation for blocks that are alike, nothing compiled outside of training.
 
-The compiler's tracing and its cut of forward from backward are real here. Its code for the CPU takes a C++ compiler half
-a minute: `tools/prove_compile.py`.
+The compiler's tracing and its cut of forward from backward are real here, but not its code for the CPU: a C++ compiler
+takes half a minute for it.
 """
 
 import copy
@@ -40,7 +40,7 @@ def gradients(model: nn.Module) -> Tensor:
     """Of one batch, in one vector behind the loss."""
     ids = torch.randint(32, (2, 9), generator=torch.Generator().manual_seed(1))
     total, _ = token_loss(model, {"tokens": ids[:, :-1], "labels": ids[:, 1:]})
-    total.backward()
+    total.backward()  # type: ignore[no-untyped-call]  # none in torch
     return torch.cat(
         [total.detach().reshape(1), *(each.grad.flatten() for each in model.parameters() if each.grad is not None)]
     )
