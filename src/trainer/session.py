@@ -24,8 +24,7 @@ from trainer.launch.detect import World
 from trainer.launch.stop import StopRequest
 from trainer.loop import Loop, Reporters, State
 from trainer.mesh import BatchPlan, Layout, plan_layout, total_updates
-from trainer.models import build_model, choose_loss
-from trainer.models.scores import scored
+from trainer.models import build_model, choose_loss, scored
 from trainer.moving import moved
 from trainer.optim import Optimizers, build_optimizer
 from trainer.parallel import parallelize

@@ -283,7 +283,7 @@ def _staged(
     elif layout.averaged > 1:
         data = part(mesh, "replicate", "shard")
         assert data is not None
-        made.check_shardable()
+        made.check_shardable(parallel.strategy == "full")
         for module in made.modules.values():
             shard(module, data, module.units)
     fill()
