@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.beds.runs import assert_same_weights, flags, losses, metrics, train_here, trainer
+from tests.beds.runs import assert_same_weights, flags, losses, metrics, train_here, warm_trainer
 from trainer.checkpoint.store import Store
 from trainer.config import resolve
 from trainer.errors import UserError
@@ -42,7 +42,7 @@ def cut(one: Path, folder: Path, nproc: int, *more: str, **changes: str) -> Path
     """The same run on several ranks; its folder."""
     (folder / "run.toml").touch()
     words = flags(**{**GPT, **changes}, data__text=f'["{one}/text-*.txt"]', run__folder="run")
-    done = trainer("train", "run.toml", "--nproc", str(nproc), *words, *more, cwd=folder)
+    done = warm_trainer("train", "run.toml", "--nproc", str(nproc), *words, *more, cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder / "run"
 
@@ -84,7 +84,8 @@ def test_a_run_goes_on_in_pipeline_stages_as_in_one_process(one: Path, tmp_path:
     kept, right = [torch.load(Store(each, 3).list()[-1] / "optimizer.pt") for each in (run, one / "run")]
     assert kept["parameters"].keys() == right["parameters"].keys()
     for name, entry in right["parameters"].items():
-        torch.testing.assert_close(kept["parameters"][name], entry, rtol=1e-9, atol=1e-12)
+        assert kept["parameters"][name]["shape"] == entry["shape"]
+        torch.testing.assert_close(kept["parameters"][name]["state"], entry["state"], rtol=1e-9, atol=1e-12)
 
 
 def test_a_sharded_run_goes_on_where_another_layout_stopped(one: Path, tmp_path: Path) -> None:

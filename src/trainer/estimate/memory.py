@@ -13,44 +13,31 @@ class Moment:
     """
 
     FIELDS = ("parameters", "gathered", "copies", "gradients", "optimizer", "activations", "loss", "working", "batch")
+    __slots__ = ("name", *FIELDS)
+    parameters: int
+    gathered: int
+    copies: int
+    gradients: int
+    optimizer: int
+    activations: int
+    loss: int
+    working: int
+    batch: int
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        parameters: int = 0,
-        gathered: int = 0,
-        copies: int = 0,
-        gradients: int = 0,
-        optimizer: int = 0,
-        activations: int = 0,
-        loss: int = 0,
-        working: int = 0,
-        batch: int = 0,
-    ) -> None:
+    def __init__(self, name: str, **sizes: int) -> None:
         self.name = name
-        self.parameters = parameters
-        self.gathered = gathered
-        self.copies = copies
-        self.gradients = gradients
-        self.optimizer = optimizer
-        self.activations = activations
-        self.loss = loss
-        self.working = working
-        self.batch = batch
+        for field in self.FIELDS:
+            setattr(self, field, sizes.get(field, 0))
 
     @property
     def total(self) -> int:
         """All of it."""
-        return sum(self.sizes().values())
-
-    def sizes(self) -> dict[str, int]:
-        """Each of `FIELDS`."""
-        return {field: getattr(self, field) for field in self.FIELDS}
+        return sum(getattr(self, field) for field in self.FIELDS)
 
     def to_dict(self) -> dict[str, object]:
         """For JSON: the name, every field, the total."""
-        return {"moment": self.name, **self.sizes(), "total": self.total}
+        fields = {field: getattr(self, field) for field in self.FIELDS}
+        return {"moment": self.name, **fields, "total": self.total}
 
 
 def peak(job: Job, parts: Parts) -> Moment:

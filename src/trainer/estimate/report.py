@@ -35,9 +35,9 @@ def lines(job: Job, parts: Parts) -> Iterator[str]:
     """For people."""
     largest = memory.peak(job, parts)
     yield f"memory per rank      {size(largest.total)} at its peak, estimated ({largest.name})"
-    for field, amount in largest.sizes().items():
-        if amount:
-            yield f"  {field:<18} {size(amount)}"
+    for field in memory.Moment.FIELDS:
+        if getattr(largest, field):
+            yield f"  {field:<18} {size(getattr(largest, field))}"
     sent = traffic.traffic(job, parts)
     if sent:
         yield f"sent per rank        {size(traffic.total(sent))} in an update"

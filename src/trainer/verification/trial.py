@@ -57,7 +57,8 @@ def run_updates(
         memory=config.memory,
         compiled=config.model.compile == "blocks",
     )
-    optimizers = session.rounded(build_optimizer(model, config.optim, device, cut.spread), policy, model)
+    optimizers = build_optimizer(model, config.optim, device, cut.spread)
+    policy.keep_small_steps(optimizers, model)
     session.seed_everything(config.run.seed, rank)
     gradients: dict[str, Tensor] = {}
     _record(optimizers, model, gradients, rank == 0, cut.stages)
