@@ -43,15 +43,17 @@ def run(arguments: list[str]) -> int:
     resolved = resolve_run(given.places, given.settings)
     config = resolved.config
     plan = refuse_early(config, world)
+    classes = 0
     if config.data.images:
-        from trainer.data.images import find_images
+        from trainer.data.images import Listing, find_images
 
-        find_images(config.data)
+        train = find_images(config.data).train
+        classes = len(train.classes) if isinstance(train, Listing) else 0
     elif not config.data.dataset:
         from trainer.data.sources import resolve_files
 
         resolve_files(config.data)
-    found = Findings(config, plan, plan_layout(config, world), given)
+    found = Findings(config, plan, plan_layout(config, world), given, classes)
     if "json" in given.flags:
         print(json.dumps(found.to_dict(resolved)))
         return 0
@@ -63,21 +65,25 @@ def run(arguments: list[str]) -> int:
 
 
 class Findings:
-    """What a configuration means on `layout`. `parts` is None where the model's size is not known."""
+    """What a configuration means on `layout`. `parts` is None where the model's size is not known, or no formula knows
+    its parts. `classes`: of images, where that has been seen."""
 
-    def __init__(self, config: Config, plan: BatchPlan, layout: Layout, given: Arguments) -> None:
+    def __init__(self, config: Config, plan: BatchPlan, layout: Layout, given: Arguments, classes: int = 0) -> None:
         from trainer.estimate.job import job_of
 
         self.config = config
         self.plan = plan
         self.layout = layout
         self.vocabulary = config.model.vocabulary or (257 if config.data.tokenizer == "bytes" else 0)
+        self.of_images = not config.model.build and config.model.kind in ("vit", "resnet")
+        if self.of_images:
+            self.vocabulary = config.model.classes or classes
         self.job: Job = job_of(config, layout, plan.micro, plan.accumulation)
         self.parts: Parts | None = None
         self.measured: dict[str, int] | None = None
         self.suggested: list[Suggestion] = []
         self.room = 0
-        if not config.model.build and (config.model.kind != "gpt" or self.vocabulary):
+        if not config.model.build and (config.model.kind == "mlp" or (config.model.kind == "gpt" and self.vocabulary)):
             from trainer.estimate.parts import parts_of
 
             self.parts = parts_of(config.model, self.vocabulary, self.job, masked=config.data.mask_documents)
@@ -121,12 +127,19 @@ class Findings:
             f"global batch         {plan.size} samples = {plan.data_ranks} ranks x {plan.accumulation} forwards"
             f" x {plan.micro}"
         )
-        if not self.config.data.dataset:
+        if not (self.config.data.dataset or self.config.data.images):
             found.append(f"tokens per update    {global_batch(self.config) * self.config.data.sequence:,}")
         if self.parts is not None:
             found.append(f"parameters           {self.parts.weights:,}")
             found.append(f"formats              {self.job.formats.compute} on {device_of(self.config)}")
             found += report.lines(self.job, self.parts)
+        elif self.of_images:
+            if self.vocabulary:
+                from trainer.models.check import count_parameters
+
+                found.append(f"parameters           {count_parameters(self.config.model, self.vocabulary):,}")
+            if self.measured is None:
+                found.append("memory               known with --measure")
         elif not self.config.model.build:
             found.append("memory, traffic      known with --model.vocabulary N: the tokenizer's file was not read")
         if self.measured is not None:

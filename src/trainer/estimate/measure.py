@@ -93,12 +93,16 @@ def _built(config: Config, vocabulary: int, dtype: torch.dtype) -> nn.Module:
 
 
 def sample_batch(config: Config, micro: int) -> Any:
-    """`micro` samples as the run's loss takes them: of the user's own data, else tokens without meaning."""
+    """`micro` samples as the run's loss takes them: of the user's own data, else tokens or images without meaning."""
     if config.data.dataset:
         from trainer.data.user_dataset import open_user_data
 
         train, _, _ = open_user_data(config.data, config.run.seed)
         return train.fetch([index % len(train) for index in range(micro)], 0)
+    if config.data.images:
+        model = config.model
+        images = torch.zeros(micro, model.channels, model.image, model.image)
+        return {"inputs": images, "labels": torch.zeros(micro, dtype=torch.int64)}
     tokens = torch.zeros(micro, config.data.sequence + 1, dtype=torch.int64)
     batch = {"tokens": tokens[:, :-1], "labels": tokens[:, 1:]}
     return {**batch, "documents": batch["tokens"].clone()} if config.data.mask_documents else batch
