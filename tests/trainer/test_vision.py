@@ -99,3 +99,15 @@ def test_what_does_not_go_together_is_refused_before_torch(settings: dict[str, s
     with pytest.raises(UserError, match=named) as caught:
         refuse_early(resolve(None, list(settings.items()), {}).config, 1)
     assert caught.value.status == 2
+
+
+def test_check_tells_the_size_of_a_model_of_images(
+    tmp_path: Path, images: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from trainer.commands.check import run
+
+    (tmp_path / "run.toml").write_text(f'[data]\nimages = "{images}"\n[model]\nkind = "resnet"\nclasses = 8\n')
+    assert run([str(tmp_path / "run.toml"), "--world", "2"]) == 0
+    told = capsys.readouterr().out
+    assert "# parameters           11,172,936" in told
+    assert "tokens per update" not in told
