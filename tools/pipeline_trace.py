@@ -41,7 +41,7 @@ class _Sleeping(torch.autograd.Function):
         return x.clone()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         time.sleep(ctx.back)
         return gradient, None, None
 
@@ -56,7 +56,8 @@ class SleepingBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         own: Tensor = _Sleeping.apply(x, self.times.forward, self.times.inputs)
-        return own + _Sleeping.apply(self.weight, 0.0, self.times.weights)
+        slow: Tensor = _Sleeping.apply(self.weight, 0.0, self.times.weights)
+        return own + slow
 
 
 class Sleeper(nn.Module):

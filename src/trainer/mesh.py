@@ -105,10 +105,23 @@ def plan_layout(config: Config, world_size: int) -> Layout:
 
 
 def _check_stages(config: Config) -> None:
-    from trainer.schedules import check_cut, stages_per_rank
+    from trainer.schedules import SPLIT_BACKWARD, check_cut, stages_per_rank
 
     parallel = config.parallel
     stages = parallel.pipeline * stages_per_rank(parallel.schedule, parallel.virtual)
+    if parallel.strategy == "full" and parallel.schedule in SPLIT_BACKWARD:
+        raise UserError(
+            f"strategy full gives a block's weights up after each use, and schedule {parallel.schedule} parts the "
+            "gradients of weights from those of inputs, which need them again: torch's come out wrong",
+            "--parallel.strategy gradients, or --parallel.schedule interleaved",
+            2,
+        )
+    if config.model.compile != "none" and parallel.schedule in SPLIT_BACKWARD:
+        raise UserError(
+            f"what torch.compile makes has one backward, and schedule {parallel.schedule} needs two",
+            "leave model.compile out, or --parallel.schedule interleaved",
+            2,
+        )
     if config.model.build:
         return
     if config.model.kind == "mlp" and parallel.tensor > 1:

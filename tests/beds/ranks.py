@@ -47,20 +47,25 @@ class Pool:
 
     def run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Any]:
         """What function(rank, count, *arguments) returned, by rank; a failure raises with its traceback."""
-        for pipe in self.pipes:
-            pipe.send((function, arguments))
         results, failures = [], []
-        for rank, pipe in enumerate(self.pipes):
-            try:
-                good, value = pipe.recv() if pipe.poll(LIMIT) else (False, f"no answer within {LIMIT} s")
-            except EOFError:
-                good, value = False, "the process died"
-            results.append(value)
-            if not good:
-                failures.append(f"rank {rank}:\n{value}")
+        whole = False
+        try:
+            for pipe in self.pipes:
+                pipe.send((function, arguments))
+            for rank, pipe in enumerate(self.pipes):
+                try:
+                    good, value = pipe.recv() if pipe.poll(LIMIT) else (False, f"no answer within {LIMIT} s")
+                except EOFError:
+                    good, value = False, "the process died"
+                results.append(value)
+                if not good:
+                    failures.append(f"rank {rank}:\n{value}")
+            whole = not failures
+        finally:
+            if not whole:  # also when a test's time is up: the next would read this one's answers
+                self.close()
+                _pools.pop(len(self.pipes), None)
         if failures:
-            self.close()
-            _pools.pop(len(self.pipes), None)
             raise AssertionError("\n".join(failures))
         return results
 

@@ -84,7 +84,8 @@ def test_a_run_goes_on_in_pipeline_stages_as_in_one_process(one: Path, tmp_path:
     kept, right = [torch.load(Store(each, 3).list()[-1] / "optimizer.pt") for each in (run, one / "run")]
     assert kept["parameters"].keys() == right["parameters"].keys()
     for name, entry in right["parameters"].items():
-        torch.testing.assert_close(kept["parameters"][name], entry, rtol=1e-9, atol=1e-12)
+        assert kept["parameters"][name]["shape"] == entry["shape"]
+        torch.testing.assert_close(kept["parameters"][name]["state"], entry["state"], rtol=1e-9, atol=1e-12)
 
 
 def test_a_sharded_run_goes_on_where_another_layout_stopped(one: Path, tmp_path: Path) -> None:

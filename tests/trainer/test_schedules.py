@@ -37,6 +37,11 @@ def planned(world: int, **changes: str) -> Any:
         # a batch that the micro-batches do not divide
         ({"batch__size": "8", "batch__micro": "3"}, "batch.micro 3 does not divide .* 8 samples", "--batch.micro 2"),
         ({"model__layers": "3", "parallel__schedule": "zbv"}, "3 blocks, and the pipeline 4 stages", "pipeline 3"),
+        (
+            {"parallel__schedule": "zero_bubble", "parallel__strategy": "full"},
+            "strategy full gives a block's weights up .* schedule zero_bubble parts",
+            "--parallel.strategy gradients",
+        ),
         ({"parallel__cut": "[3, 2]"}, r"parallel.cut is \[3, 2\]: not 2 numbers", r"--parallel.cut \[2, 2\]"),
         ({"parallel__cut": "4,0"}, r"parallel.cut is \[4, 0\]", "or leave it out"),
     ],

@@ -18,7 +18,7 @@ from trainer.parallel.pipeline_relay import Relay
 from trainer.parallel.pipeline_shapes import Shapes
 from trainer.parallel.pipeline_shared import Shared, sum_in_buckets
 from trainer.parallel.pipeline_stage import Stage, StageModule
-from trainer.schedules import next_allowed, stages_of, stages_per_rank
+from trainer.schedules import SPLIT_BACKWARD, next_allowed, stages_of, stages_per_rank
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -93,8 +93,10 @@ class Pipeline:
         made.first, made.last = index == 0, index == self.stages - 1
         return made
 
-    def check_shardable(self) -> None:
-        """UserError (status 2) where a stage cannot be sharded by itself; alike on all ranks."""
+    def check_shardable(self, reshard: bool) -> None:
+        """UserError (status 2) where a stage cannot be sharded by itself, or not with weights that are given up between
+        uses (`reshard`); alike on all ranks."""
+        assert not (reshard and self.schedule in SPLIT_BACKWARD), "plan_layout refuses it: gradients would be wrong"
         if self._unshardable:
             raise UserError(
                 f"{self._unshardable}, so each stage cannot be sharded by itself",

@@ -3,12 +3,14 @@
 import contextlib
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from tests.beds.ranks import on_ranks
 from tests.trainer import toy
@@ -273,6 +275,30 @@ def overflow(rank: int, count: int, schedule: str) -> Any:
 def test_an_overflow_on_one_stage_skips_the_update_on_all(schedule: str) -> None:
     for found in on_ranks(2, overflow, schedule):
         assert found == [(True, False, 8.0), (False, True, 4.0), (True, False, 4.0)]
+
+
+class Dropping(Stacked):
+    """Half of each block's branch is dropped; blocks are computed again in backward, or kept."""
+
+    def __init__(self, again: bool) -> None:
+        super().__init__(layers=4, dropout=0.5)
+        if again:
+            for block in self.blocks:
+                block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+
+
+def dropped(rank: int, count: int, schedule: str, again: bool) -> Any:
+    model, cut = made(rank, count, partial(Dropping, again), schedule)
+    torch.manual_seed(1234 + rank)
+    sums = cut.backward(toy.batches(toy.sequences(4, 7, 13), None, 1), 1.0, NOTHING)
+    return [float(total) for total, _ in sums], [p.grad for p in model.parameters()], torch.rand(1)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zero_bubble"])
+def test_recomputed_blocks_of_a_stage_drop_what_they_dropped(schedule: str) -> None:
+    for kept, again in zip(on_ranks(2, dropped, schedule, False), on_ranks(2, dropped, schedule, True), strict=True):
+        assert kept[0] == again[0] and torch.equal(kept[2], again[2])
+        assert all(map(torch.equal, kept[1], again[1]))
 
 
 def generated(rank: int, count: int, schedule: str) -> Tensor:

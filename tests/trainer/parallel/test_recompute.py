@@ -108,7 +108,7 @@ def test_names_stay_and_what_is_kept_shrinks() -> None:
     [
         layouts.Case(2, "full", 0, 2, recompute="selective"),
         layouts.Case(1, "ddp", 0, 2, pipeline=2, schedule="zero_bubble", virtual=2, recompute="full"),
-        layouts.Case(1, "ddp", 0, 4, tensor=2, sequence=True, recompute="selective"),
+        layouts.Case(1, "ddp", 0, 8, tensor=2, sequence=True, recompute="selective"),
     ],
     ids=lambda case: case.name,
 )
