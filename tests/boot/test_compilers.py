@@ -112,7 +112,7 @@ def test_torch_compiles_what_is_bundled(tmp_path: Path) -> None:
                 found = eager(x, weight)
                 print(torch.equal(found, plain), torch.equal(torch.autograd.grad(found, weight)[0], gradient))
                 from torch._inductor import config
-                config.compile_threads, config.worker_start_method = 2, "subprocess"
+                config.compile_threads = 1  # the pool is asked below
                 config.cpp.simdlen = 1  # else it tries out what the processor has
                 config.cpp_cache_precompile_headers = False  # of use to the second kernel only
                 with torch.no_grad():

@@ -107,7 +107,7 @@ def test_processes_at_once_make_one_copy(shared: str, node: Path) -> None:
         assert racer.stdin is not None
         racer.stdin.write("x")
         racer.stdin.flush()
-    said = {racer.communicate(timeout=60)[0].strip() for racer in racers}
+    said = {racer.communicate(timeout=100)[0].strip() for racer in racers}
     (name,) = content(node)
     assert said == {f"{node / name}|from a copy on this node"}
 

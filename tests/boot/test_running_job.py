@@ -82,7 +82,7 @@ def replaced(tmp_path: Path, how: str, changed: str) -> "tuple[int, str, str]":
             place.unlink()
         elif how == "truncate":
             os.truncate(place, 2000)
-        output, errors = job.communicate("go\n", timeout=60)
+        output, errors = job.communicate("go\n", timeout=100)
     return job.returncode, output, errors
 
 

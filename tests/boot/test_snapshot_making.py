@@ -76,7 +76,7 @@ def test_makers_at_once_leave_one_whole_snapshot(environment: Environment) -> No
         """
     command = [sys.executable, "-B", "-c", dedent(script)]
     makers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    said = [maker.communicate(timeout=60)[0].strip() for maker in makers]
+    said = [maker.communicate(timeout=100)[0].strip() for maker in makers]
     assert "made" in said
     assert set(said) <= {"made", "another process is making one"}
     assert len(list(environment.cache.iterdir())) == 1

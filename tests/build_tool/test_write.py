@@ -194,7 +194,7 @@ def test_a_stopped_build_leaves_the_old_file(tmp_path: Path, sent: signal.Signal
         assert len(list(tmp_path.iterdir())) == 2
         time.sleep(0.1)
         tool.send_signal(sent)
-        _, errors = tool.communicate(timeout=30)
+        _, errors = tool.communicate(timeout=100)
     assert tool.returncode == status, errors
     assert "Traceback" not in errors
     assert output.read_bytes() == b"old"

@@ -34,7 +34,7 @@ leave_tidily(7)
 def run(program: str, folder: Path, **options: int) -> "subprocess.CompletedProcess[bytes]":
     """The program as a process of its own."""
     output: dict[str, int] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.run([sys.executable, "-E", "-c", program, str(folder)], check=False, timeout=30, **output)  # type: ignore[call-overload, no-any-return]  # streams by name
+    return subprocess.run([sys.executable, "-E", "-c", program, str(folder)], check=False, timeout=100, **output)  # type: ignore[call-overload, no-any-return]  # streams by name
 
 
 def test_threads_end_files_are_flushed_and_nothing_is_taken_apart(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_a_signal_stops_all_ranks_after_the_same_update(tmp_path: Path, whom: st
             process.send_signal(signal.SIGTERM)
             time.sleep(0.1)
             process.send_signal(signal.SIGTERM)
-        printed, told = process.communicate(timeout=30)
+        printed, told = process.communicate(timeout=100)
     finally:
         process.kill()
     assert process.returncode == 75, told

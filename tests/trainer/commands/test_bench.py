@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,7 @@ def test_an_interrupted_comparison_leaves_nothing(tmp_path: Path, number: int) -
         assert "making its snapshot" in process.stderr.readline()
         while len(_started_in(tmp_path)) < 3:  # itself, a parent and a rank at least
             assert process.poll() is None
+            time.sleep(0.02)
         process.send_signal(number)
         assert process.wait(60) == 130
     assert _started_in(tmp_path) == []

@@ -214,7 +214,7 @@ def test_a_signal_ends_all_ranks_and_leaves_nothing(tmp_path: Path, number: sign
         children = [int(each) for each in listed.stdout.split()]
         assert len(children) == 3  # two ranks and the store
         os.kill(process.pid, number)
-        _, printed = process.communicate(timeout=30)
+        _, printed = process.communicate(timeout=100)
     finally:
         process.kill()
     assert (process.returncode, printed) == (status, b"")

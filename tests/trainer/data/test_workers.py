@@ -120,7 +120,7 @@ if sys.argv[1] == "raised":
 
 @pytest.mark.parametrize("end", ["killed", "raised"])
 def test_workers_end_with_their_rank(end: str) -> None:
-    done = subprocess.run([sys.executable, "-c", _RANK, end], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", _RANK, end], capture_output=True, text=True, timeout=100)
     workers = [int(pid) for pid in done.stdout.split()]
     assert len(workers) == 2, done.stderr
     assert done.returncode == {"killed": -signal.SIGKILL, "raised": 3}[end]

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 class Launch:

@@ -23,7 +23,7 @@ def ours(max_restarts: int) -> list[str]:
 def run(command: list[str]) -> tuple[int, str]:
     """Exit status and output."""
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100
     )
     return done.returncode, done.stdout
 

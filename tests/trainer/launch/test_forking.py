@@ -54,7 +54,7 @@ def ranks(folder: Path, load: str) -> list[dict[str, Any]]:
     """What two ranks find."""
     program = folder / "program.py"
     program.write_text(PROGRAM.format(load=load, path=[path for path in sys.path if path]))
-    subprocess.run([sys.executable, str(program)], cwd=folder, check=True, timeout=60, stdin=subprocess.PIPE)
+    subprocess.run([sys.executable, str(program)], cwd=folder, check=True, timeout=100, stdin=subprocess.PIPE)
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
 
 
@@ -84,7 +84,7 @@ def test_an_error_while_importing_is_told_once(tmp_path: Path) -> None:
     program.write_text(
         PROGRAM.format(load='raise ImportError("broken library")', path=[path for path in sys.path if path])
     )
-    done = subprocess.run([sys.executable, str(program)], cwd=tmp_path, check=False, timeout=60, capture_output=True)
+    done = subprocess.run([sys.executable, str(program)], cwd=tmp_path, check=False, timeout=100, capture_output=True)
     assert done.returncode == 1
     assert done.stderr.count(b"ImportError: broken library") == 1
 

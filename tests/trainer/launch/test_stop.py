@@ -75,7 +75,7 @@ def test_second_interrupt_leaves_at_once() -> None:
         "finally:\n"
         "    print('never said')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout, done.stderr) == (130, "saving\n", NOTICE)
 
 
@@ -87,7 +87,7 @@ def test_forked_worker_leaves_the_request_to_its_rank() -> None:
         "    signal.raise_signal(signal.SIGINT); signal.raise_signal(signal.SIGINT); os._exit(int(stop.requested))\n"
         "print(os.waitpid(worker, 0)[1])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
 
 
@@ -96,5 +96,5 @@ def test_notice_is_no_error_without_stderr() -> None:
         "import os, signal; from trainer.launch.stop import StopRequest; stop = StopRequest(); stop.install()\n"
         "os.close(2); signal.raise_signal(signal.SIGTERM); print(stop.signal)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout) == (0, "SIGTERM\n")

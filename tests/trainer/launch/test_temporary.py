@@ -52,7 +52,7 @@ def test_killed_workers_leave_nothing(tmp_path: Path, nproc: str, monkeypatch: p
         for pid in tree:
             os.kill(pid, signal.SIGKILL)
         tree.clear()
-        process.communicate(timeout=30)
+        process.communicate(timeout=100)
         assert not any(name.startswith("pymp-") for name in left(base))
         assert train_here(tmp_path, data__workers="1", run__folder=str(tmp_path / "next")) == 0
         assert left(base) == []

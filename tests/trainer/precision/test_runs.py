@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.beds.runs import assert_same_weights, flags, losses, metrics, train_here, trainer, weights
+from tests.beds.runs import assert_same_weights, flags, losses, metrics, train_here, warm_trainer, weights
 from trainer.checkpoint.store import Store
 
 LOW = {"precision__compute": "bf16", "precision__weights": "bf16", "optim__name": "adamw", "optim__lr": "0.003"}
@@ -43,7 +43,7 @@ def test_the_schedule_counts_updates_that_all_shards_applied(tmp_path: Path) -> 
         optim__warmup="4", batch__size="10", batch__micro="1", run__steps="8", log__norms="4", log__underflow="3",
         run__folder="run", **{"data__options.count": "80"},
     )  # fmt: skip
-    done = trainer("train", "run.toml", "--nproc", "2", *words, cwd=tmp_path)
+    done = warm_trainer("train", "run.toml", "--nproc", "2", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = metrics(tmp_path / "run")
     rates = [None if row.get("skipped") else round(row["lr"], 6) for row in rows]
