@@ -37,7 +37,7 @@ def main() -> int:
         found = on_ranks(ranks, traced, schedule, virtual, count, times)
         events = [each for each, _ in found]
         shared = Times(*(each / virtual for each in times))
-        row = {
+        row: dict[str, Any] = {
             "schedule": schedule,
             "stages_per_rank": virtual,
             "in_flight": [in_flight(each) for each in events],

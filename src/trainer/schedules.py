@@ -87,8 +87,8 @@ def even_cut(costs: Sequence[float], stages: int, first: float = 0.0, last: floa
     `last`: what the first and the last stage have to do besides. At most as many stages as units."""
     assert 1 <= stages <= len(costs)
     sums = [0.0]
-    for cost in costs:
-        sums.append(sums[-1] + cost)
+    for each in costs:
+        sums.append(sums[-1] + each)
     count = len(costs)
 
     def cost(start: int, end: int) -> float:
