@@ -1,12 +1,19 @@
-"""What every test may rely on: no leaked variables, and ranks that end with the session."""
+"""What every test may rely on: no leaked variables, and processes of the beds that end with the session."""
 
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 # where it is set, every process that a test starts would compile torch's sources anew: four seconds each
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two workers for all tests, where there are cores for them; files or tests that are named run in this process."""
+    chosen = config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.keyword
+    return 0 if chosen or len(os.sched_getaffinity(0)) < 2 else 2
 
 
 @pytest.fixture(autouse=True)
@@ -37,10 +44,9 @@ def snapshots_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="session", autouse=True)
-def ranks_end() -> Iterator[None]:
+def processes_end() -> Iterator[None]:
+    """What the beds keep for all tests."""
     yield
-    import sys
-
-    beds = sys.modules.get("tests.beds.ranks")
-    if beds is not None:
-        beds.close_pools()
+    for bed in ("tests.beds.ranks", "tests.beds.warm"):
+        if bed in sys.modules:
+            sys.modules[bed].close_all()

@@ -1,5 +1,6 @@
 """Small models whose number formats have a known right answer, on one rank or several, however they are cut."""
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -10,7 +11,7 @@ from trainer.models.plan import Plan
 from trainer.optim import build_optimizer
 from trainer.parallel import parallelize
 from trainer.precision import LossScale, Policy
-from trainer.precision.rounding import RoundedOptimizers, Rounding
+from trainer.precision.rounding import Rounding
 from trainer.schema import Optim, Parallel
 from trainer.step import Step
 
@@ -58,9 +59,9 @@ class Column(nn.Module):
 
     def __init__(self, start: float) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList([nn.Linear(1, ROWS, bias=False)])
-        with torch.no_grad():
-            self.blocks[0].weight.fill_(start)
+        first = nn.Linear(1, ROWS, bias=False)
+        nn.init.constant_(first.weight, start)
+        self.blocks = nn.ModuleList([first])
 
     def forward(self, x: Tensor) -> Tensor:
         for block in self.blocks:
@@ -77,9 +78,9 @@ class Stages(Column):
 
     def __init__(self) -> None:
         super().__init__(2.0**-8)
-        self.blocks.append(nn.Linear(ROWS, ROWS, bias=False))
-        with torch.no_grad():
-            self.blocks[1].weight.copy_(torch.eye(ROWS))
+        second = nn.Linear(ROWS, ROWS, bias=False)
+        nn.init.eye_(second.weight)
+        self.blocks.append(second)
 
 
 def weighted(model: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -117,8 +118,7 @@ def make(
     parallel = parallelize(model, weighted, cut.layout(), cut.settings(), CPU, gathered=policy.gathered)
     optim = optim or Optim(name="sgd", lr=0.1, weight_decay=0.0)
     optimizers = build_optimizer(model, optim, CPU)
-    if policy.rounding is not None:
-        optimizers = RoundedOptimizers(optimizers.optimizers, policy.rounding, model)
+    policy.keep_small_steps(optimizers, model)
     return Step(parallel, optimizers, policy, CPU, clip=0.0)
 
 
@@ -194,7 +194,7 @@ def ones(rank: int, count: int, cut: Cut, weights: str, gathered: str) -> float:
     model = Column(0.0)
     step = make(model, cut, "bf16", weights=weights, gathered=gathered)
     outcome = step([item(1.0, [1.0] * ROWS)] * 512, 512.0 * count, 1.0, False)
-    return outcome.grad_norm / ROWS**0.5
+    return outcome.grad_norm / math.sqrt(ROWS)
 
 
 def two_hundred(rank: int, count: int, cut: Cut, weights: str, update: str) -> list[float]:

@@ -44,10 +44,7 @@ def main() -> int:
         policy = make_policy(settings, settings.compute, CPU)
         policy.cast(model, CPU)
         optimizers = build_optimizer(model, Optim(), CPU)
-        if policy.rounding is not None:
-            from trainer.precision.rounding import RoundedOptimizers
-
-            optimizers = RoundedOptimizers(optimizers.optimizers, policy.rounding, model)
+        policy.keep_small_steps(optimizers, model)
         steps[name] = Step(parallelize(model, token_loss, Layout(), Parallel(), CPU), optimizers, policy, CPU, clip=1.0)
     seconds: dict[str, list[float]] = {name: [] for name in FORMATS}
     for turn in range(arguments.rounds + 1):

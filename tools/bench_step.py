@@ -7,7 +7,8 @@ the batch on the host. Ours also writes its metrics line and draws its progress,
 
     uv run --group bench python -m tools.bench_step                    both models on every layout, all contenders
     uv run python -m tools.bench_step --contenders hand,trainer       without the bench group
-    uv run --group bench python -m tools.bench_step --layouts ddp     two ranks, DDP; `one` is one process
+    uv run --group bench python -m tools.bench_step --layouts ddp     two ranks, DDP; `one` is one process; FSDP2 (full,
+                                                                      gradients), pipeline
     uv run --group bench python -m tools.bench_step --json FILE
 
 The losses of all contenders are compared too: they must agree, or the comparison is of different work.
@@ -28,12 +29,18 @@ from typing import Any
 
 import torch
 
-from tests.beds.ranks import close_pools, on_ranks
+from tests.beds.ranks import close_all, on_ranks
 from tools.step_contenders import CONTENDERS
 from tools.step_work import MODELS, Work
 
-# name -> ranks, parallel.strategy
-LAYOUTS = {"one": (1, "ddp"), "ddp": (2, "ddp"), "full": (2, "full"), "gradients": (2, "gradients")}
+# name -> ranks, parallel.strategy (or stages)
+LAYOUTS = {
+    "one": (1, "ddp"),
+    "ddp": (2, "ddp"),
+    "full": (2, "full"),
+    "gradients": (2, "gradients"),
+    "pipeline": (2, "pipeline"),
+}
 PER_BLOCK = {"tiny": 200, "small": 6}
 
 Figures = dict[str, Any]
@@ -131,7 +138,7 @@ def main() -> int:
                     f"{row['ratio_to_hand'][contender]:.3f} of hand-written, loss {row['loss'][contender]:.5f}",
                     flush=True,
                 )
-    close_pools()
+    close_all()
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1) + "\n")
     return 0

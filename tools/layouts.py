@@ -34,7 +34,7 @@ MORE_OPTIMIZERS = {
 }
 # as on CUDA; not among those that have to agree
 BF16 = {"muon_bf16": Optim(name="muon", lr=0.01, momentum=0.9, clip=0.5, matrix_precision="bf16")}
-MODEL = Model(kind="gpt", layers=8, width=16, heads=4, tied=True)
+MODEL = Model(kind="gpt", layers=4, width=16, heads=4, tied=True)
 
 
 class Case(NamedTuple):
@@ -65,6 +65,10 @@ class Case(NamedTuple):
             context=self.context,
             tensor=self.tensor,
         )
+
+    def model(self) -> Model:
+        """What is cut: with a block for every stage."""
+        return Model(**{**vars(MODEL), "tied": self.tied, "layers": max(MODEL.layers, self.pipeline * self.virtual)})
 
     @property
     def ranks(self) -> int:
@@ -121,21 +125,36 @@ def cases() -> Iterator[Case]:
                         yield Case(ranks, strategy, shard, micro)
     yield from pipelines()
     yield from inner_cases()
+    yield from products()
     yield from recomputed()
+
+
+def products() -> Iterator[Case]:
+    """Stages of which each is cut further."""
+    yield Case(2, "optimizer", 0, 2, pipeline=2)
+    yield Case(2, "optimizer", 0, 4, context=2)
+    for name, virtual in (("1f1b", 1), ("interleaved", 2), ("zbv", 2)):
+        yield Case(1, "ddp", 0, 4, pipeline=2, tensor=2, schedule=name, virtual=virtual)
+        yield Case(1, "ddp", 0, 4, pipeline=2, context=2, schedule=name, virtual=virtual)
+    for strategy in ("ddp", "gradients", "full"):
+        yield Case(2, strategy, 0, 4, pipeline=2, tensor=2)
+        yield Case(2, strategy, 0, 4, pipeline=2, context=2)
+    yield Case(2, "full", 0, 4, pipeline=2, tensor=2, sequence=True)
+    yield Case(1, "ddp", 0, 4, pipeline=2, context=2, tensor=2, sequence=True)
+    yield Case(1, "ddp", 0, 4, pipeline=4, tensor=2)
+    yield Case(1, "ddp", 0, 8, pipeline=2, tensor=4)
 
 
 def recomputed() -> Iterator[Case]:
     """Blocks that are made again in backward."""
     for mode in ("full", "every", "selective"):
-        yield Case(1, "ddp", 0, 4, recompute=mode)
-        yield Case(2, "ddp", 0, 2, recompute=mode)
         yield Case(2, "full", 0, 2, recompute=mode)
-        yield Case(2, "ddp", 0, 2, tensor=2, recompute=mode)
-        yield Case(2, "full", 0, 2, tensor=2, sequence=True, recompute=mode)
-        yield Case(1, "ddp", 0, 4, context=2, recompute=mode)
-        for name, virtual in (("1f1b", 1), ("zero_bubble", 2), ("zbv", 2)):
-            yield Case(1, "ddp", 0, 2, pipeline=2, schedule=name, virtual=virtual, recompute=mode)
-        yield Case(2, "full", 0, 2, pipeline=2, recompute=mode)
+        yield Case(1, "ddp", 0, 2, pipeline=2, schedule="zero_bubble", virtual=2, recompute=mode)
+        yield Case(1, "ddp", 0, 8, tensor=2, sequence=True, recompute=mode)
+    yield Case(2, "ddp", 0, 2, recompute="full")
+    yield Case(1, "ddp", 0, 8, context=2, recompute="full")
+    yield Case(2, "full", 0, 4, tensor=2, sequence=True, recompute="full")
+    yield Case(2, "full", 0, 2, pipeline=2, recompute="full")
 
 
 def inner_cases() -> Iterator[Case]:
@@ -143,10 +162,10 @@ def inner_cases() -> Iterator[Case]:
     for tensor in (2, 4):
         for sequence in (False, True):
             for loss in (False, True):
-                yield Case(1, "ddp", 0, 4, tensor=tensor, sequence=sequence, loss=loss)
+                yield Case(1, "ddp", 0, 8, tensor=tensor, sequence=sequence, loss=loss)
     for context in (2, 4):
-        yield Case(1, "ddp", 0, 4, context=context)
-        yield Case(1, "full", 0, 4, context=context)
+        yield Case(1, "ddp", 0, 8, context=context)
+        yield Case(1, "full", 0, 8, context=context)
     yield Case(2, "ddp", 0, 4, context=2)
     yield Case(2, "full", 2, 4, context=2)
     for sequence in (False, True):
@@ -155,7 +174,7 @@ def inner_cases() -> Iterator[Case]:
             yield Case(4, strategy, 0, 2, tensor=2, sequence=sequence)
         yield Case(4, "full", 2, 2, tensor=2, sequence=sequence)
         yield Case(2, "full", 2, 4, tensor=4, sequence=sequence)
-        yield Case(1, "ddp", 0, 4, context=2, tensor=2, sequence=sequence)
+        yield Case(1, "ddp", 0, 8, context=2, tensor=2, sequence=sequence)
         yield Case(2, "ddp", 0, 4, context=2, tensor=2, sequence=sequence)
         yield Case(2, "full", 0, 4, context=2, tensor=2, sequence=sequence)
 
@@ -188,9 +207,10 @@ def pipelines() -> Iterator[Case]:
         yield Case(1, "ddp", 0, 2, pipeline=2, context=2, tensor=2, schedule=name, virtual=virtual)
 
 
-def one_process(dtype: str, optimizer: str, tied: bool = True) -> Numbers:
-    """What all are compared with."""
-    return updates(0, 1, Case(1, "ddp", 0, 4, tied=tied), dtype, optimizer)
+def one_process(dtype: str, optimizer: str, like: Case | None = None) -> Numbers:
+    """What all are compared with that cut the same model."""
+    model = like.model() if like else MODEL
+    return updates(0, 1, Case(1, "ddp", 0, 4, virtual=model.layers, tied=model.tied), dtype, optimizer)
 
 
 def on(case: Case, dtype: str, optimizer: str) -> Numbers:
@@ -207,7 +227,7 @@ def on(case: Case, dtype: str, optimizer: str) -> Numbers:
 def updates(rank: int, count: int, case: Case, dtype: str, optimizer: str) -> Numbers:
     """One rank of it."""
     torch.manual_seed(7)
-    model = MODELS["gpt"](Model(**{**vars(MODEL), "tied": case.tied}), VOCABULARY).to(DTYPES[dtype])
+    model = MODELS["gpt"](case.model(), VOCABULARY).to(DTYPES[dtype])
     optim = {**OPTIMIZERS, **MORE_OPTIMIZERS, **BF16}[optimizer]
     layout = case.layout()
     cut = parallelize(model, token_loss, layout, case.settings(), CPU, memory=Memory(recompute=case.recompute))

@@ -24,7 +24,7 @@ from trainer.models.loss import token_loss
 from trainer.optim import build_optimizer
 from trainer.parallel import parallelize
 from trainer.precision import LossScale, Policy
-from trainer.precision.rounding import RoundedOptimizers, Rounding
+from trainer.precision.rounding import Rounding
 from trainer.schema import Optim
 from trainer.step import Step
 
@@ -142,8 +142,7 @@ def gpt(rank: int, count: int, cut: amp.Cut, formats: dict[str, str]) -> layouts
     parallel = parallelize(model, token_loss, cut.layout(), cut.settings(), amp.CPU, gathered=policy.gathered)
     optim = Optim(name="sgd", lr=0.1, momentum=0.9, clip=0.5, weight_decay=0.01)
     optimizers = build_optimizer(model, optim, amp.CPU)
-    if policy.rounding:
-        optimizers = RoundedOptimizers(optimizers.optimizers, policy.rounding, model)
+    policy.keep_small_steps(optimizers, model)
     step = Step(parallel, optimizers, policy, amp.CPU, clip=optim.clip)
     outcomes = []
     for update in range(layouts.UPDATES):

@@ -126,7 +126,8 @@ def measured(rank: int, count: int, index: int) -> dict[str, int]:
     seen: set[int] = {0}
     found = {"model": parameters, "weights": held(model.parameters(), seen)}
     found["gradients"] = held((each.grad for each in model.parameters()), seen)
-    states = [value for each in optimizers.optimizers for state in each.state.values() for value in state.values()]
+    own = [getattr(each, "optim", each) for each in optimizers.optimizers]  # ZeRO's inner one
+    states = [value for each in own for state in each.state.values() for value in state.values()]
     found["state"] = held((value for value in states if isinstance(value, Tensor)), seen)
     return {**found, **peaks}
 

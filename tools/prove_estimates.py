@@ -69,7 +69,18 @@ CASES = [
     Case("full, many layers", 2, 1, change(parallel__strategy="full", model__layers="8", model__vocabulary="257")),
     Case("full, two forwards", 2, 2, change(parallel__strategy="full")),
     Case("full, bf16", 2, 1, change(parallel__strategy="full", precision__compute="bf16")),
+    Case(
+        "full, bf16 gathered",
+        2,
+        1,
+        change(parallel__strategy="full", precision__compute="bf16", precision__gathered="compute"),
+    ),
     Case("gradients", 2, 1, change(parallel__strategy="gradients")),
+    Case("optimizer", 2, 1, change(parallel__strategy="optimizer")),
+    Case("full, recomputed", 2, 1, change(parallel__strategy="full", memory__recompute="full")),
+    Case("recomputed, long", 1, 1, change(memory__recompute="full", model__vocabulary="257", data__sequence="512")),
+    Case("selective, long", 1, 1, change(memory__recompute="selective", model__vocabulary="257")),
+    Case("every second, bf16", 1, 1, change(memory__recompute="every", precision__compute="bf16")),
 ]
 
 
@@ -94,8 +105,17 @@ def measured(rank: int, count: int, case: Case) -> dict[str, int]:
         model.to(dtype=policy.weights)
         if policy.attention is not None:
             model.attention_dtype = policy.attention  # type: ignore[assignment]  # a property
-        cut = parallelize(model, token_loss, plan_layout(config, count), config.parallel, CPU)
-        step = Step(cut, build_optimizer(model, config.optim, CPU), policy, CPU, clip=config.optim.clip)
+        cut = parallelize(
+            model,
+            token_loss,
+            plan_layout(config, count),
+            config.parallel,
+            CPU,
+            gathered=policy.gathered,
+            memory=config.memory,
+        )
+        optimizers = build_optimizer(model, config.optim, CPU, cut.spread)
+        step = Step(cut, optimizers, policy, CPU, clip=config.optim.clip)
         backward = cut.backward
         for update in range(3):
             batches = [(batch(config, plan.micro), plan.micro) for _ in range(plan.accumulation)]

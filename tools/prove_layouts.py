@@ -26,9 +26,12 @@ def main() -> int:
     rows: list[dict[str, Any]] = []
     for dtype, limit in LIMITS.items():
         for optimizer in layouts.OPTIMIZERS:
-            ones = {tied: layouts.one_process(dtype, optimizer, tied) for tied in (True, False)}
+            ones: dict[tuple[bool, int], layouts.Numbers] = {}
             for case in chosen:
-                found = layouts.compared(ones[case.tied], layouts.on(case, dtype, optimizer))
+                kind = (case.tied, case.model().layers)
+                if kind not in ones:
+                    ones[kind] = layouts.one_process(dtype, optimizer, case)
+                found = layouts.compared(ones[kind], layouts.on(case, dtype, optimizer))
                 good = max(found["loss"], found["norm"], found["weights"]) <= limit
                 rows.append({"layout": case.name, "precision": dtype, "optimizer": optimizer, "good": good, **found})
                 print(

@@ -54,6 +54,8 @@ def peak_mib(pyz: Path, folder: Path, corpus: Path) -> tuple[float, float]:
         f"run-{corpus.name}",
         "--run.steps",
         "30",
+        "--run.threads",
+        "1",
         "--data.sequence",
         "128",
         "--batch.size",

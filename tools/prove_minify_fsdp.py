@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import traceback
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
@@ -76,27 +77,43 @@ def ranks(folder: Path | None, updates: int) -> dict[str, Any]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     variables = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(WORLD)}
-    words = [sys.executable, "-m", "tools.prove_minify_fsdp", "--rank", str(folder or ""), "--updates", str(updates)]
-    started = [
-        subprocess.Popen(words, cwd=ROOT, env={**variables, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
-        for rank in range(WORLD)
-    ]
-    try:
-        printed = [process.communicate(timeout=300)[0] for process in started]
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-    if any(process.returncode for process in started):
+    words = [sys.executable, "-m", "tools.prove_minify_fsdp", "--ranks", str(folder or ""), "--updates", str(updates)]
+    # numpy's library would start threads, of which a forked rank has none
+    variables["OPENBLAS_NUM_THREADS"] = "1"
+    done = subprocess.run(words, cwd=ROOT, env=variables, stdout=subprocess.PIPE, text=True, check=False, timeout=300)
+    if done.returncode:
         raise SystemExit("error: a rank failed")
-    first: dict[str, Any] = json.loads(printed[0].splitlines()[-1])
+    first: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return first
+
+
+def forked(folder: str, updates: int) -> int:
+    """All ranks, from a process that has imported torch and its compiler but nothing of the packages; their status."""
+    if folder:
+        sys.meta_path.insert(0, Replaced(Path(folder)))
+    import torch._dynamo  # noqa: F401  # for all ranks
+
+    children = []
+    for number in range(WORLD):
+        pid = os.fork()
+        if pid == 0:
+            os.environ["RANK"] = str(number)
+            status = 1
+            try:
+                rank(folder, updates)
+                status = 0
+            except Exception:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                os._exit(status)
+        children.append(pid)
+    statuses = [os.waitpid(pid, 0)[1] for pid in children]
+    return int(any(statuses))
 
 
 def rank(folder: str, updates: int) -> None:
     """One rank; rank 0 prints losses and a digest of the weights, as JSON."""
-    if folder:
-        sys.meta_path.insert(0, Replaced(Path(folder)))
     import hashlib
 
     import torch
@@ -132,19 +149,19 @@ def rank(folder: str, updates: int) -> None:
     ours = [module for name, module in sys.modules.items() if f"{name}.".startswith(tuple(f"{p}." for p in PACKAGES))]
     told["modules"] = len(ours)
     told["minified"] = sum(bool(folder) and str(module.__file__).startswith(folder) for module in ours)
+    if dist.get_rank() == 0:
+        print(json.dumps(told))
     dist.destroy_process_group()
-    print(json.dumps(told))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--updates", type=int, default=50, help="with each precision")
-    parser.add_argument("--rank", help=argparse.SUPPRESS)
+    parser.add_argument("--ranks", help=argparse.SUPPRESS)
     parser.add_argument("--no-json", action="store_true", help="print only, leave docs/proofs as it is")
     arguments = parser.parse_args()
-    if arguments.rank is not None:
-        rank(arguments.rank, arguments.updates)
-        return 0
+    if arguments.ranks is not None:
+        return forked(arguments.ranks, arguments.updates)
     tree = originals()
     plain = ranks(None, arguments.updates)
     with tempfile.TemporaryDirectory() as name:

@@ -23,7 +23,7 @@ from tools.proof import parser as proof_parser
 SETTINGS = {
     "data.sequence": "64", "batch.size": "16", "model.layers": "2", "model.width": "64", "model.heads": "2",
     "model.dropout": "0.1", "checkpoint.every": "5", "eval.every": "20", "eval.samples": "32",
-    "log.progress": "none", "precision.compute": "fp32",
+    "log.progress": "none", "precision.compute": "fp32", "run.threads": "1",
 }  # fmt: skip
 
 

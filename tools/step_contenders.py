@@ -34,7 +34,11 @@ def loop(work: Work, model: Any, optimizer: Any, schedule: Any, backward: Any, c
 
 
 def hand_written(work: Work) -> Block:
-    """What an engineer writes without any trainer, on torch's own DDP or FSDP2."""
+    """What an engineer writes without any trainer, on torch's own DDP, FSDP2 or pipeline."""
+    if work.staged:
+        from tools.step_pipeline import piped
+
+        return piped(work)
     model = work.model()
     if work.ranks > 1 and work.strategy == "ddp":
         from torch.nn.parallel import DistributedDataParallel
@@ -44,8 +48,8 @@ def hand_written(work: Work) -> Block:
         from torch.distributed.fsdp import fully_shard
 
         for layer in layers(model):
-            fully_shard(layer)
-        fully_shard(model)
+            fully_shard(layer, reshard_after_forward=work.strategy == "full")
+        fully_shard(model, reshard_after_forward=False)
     optimizer = work.optimizer(model)
     return loop(
         work,
@@ -77,7 +81,7 @@ def ours(work: Work) -> Block:
         World(work.rank, work.rank, work.ranks, work.ranks, "local"),
         torch.device("cpu"),
         data,
-        plan_batch(work.config, work.ranks),
+        plan_batch(work.config, work.parts),
         None,
         StopRequest(),
     )
@@ -97,7 +101,7 @@ def accelerate(work: Work) -> Block:
     from accelerate import Accelerator
 
     if work.ranks > 1 and work.strategy != "ddp":
-        raise NotImplementedError("shards on accelerators only")
+        raise NotImplementedError("DDP only on CPU")
     engine = Accelerator(cpu=True)
     inner = work.optimizer(plain := work.model())
     model, optimizer, schedule = engine.prepare(plain, inner, torch.optim.lr_scheduler.LambdaLR(inner, work.rate))
@@ -113,7 +117,7 @@ def fabric(work: Work) -> Block:
     from lightning.fabric import Fabric
 
     if work.ranks > 1 and work.strategy != "ddp":
-        raise NotImplementedError("shards on accelerators only")
+        raise NotImplementedError("DDP only on CPU")
     engine = Fabric(accelerator="cpu", devices=work.ranks, strategy="ddp" if work.ranks > 1 else "auto")
     engine.launch()
     inner = work.optimizer(plain := work.model())

@@ -18,35 +18,48 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
+class Residual(nn.Module):
+    """x + gelu(linear(norm(x)))."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.GELU())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.inner(x)  # type: ignore[no-any-return]
+
+
 class Tiny(nn.Module):
     """Embedding, residual layers, output; (B, S) ids -> (B, S, 257) logits."""
 
     def __init__(self, layers: int, width: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(257, width)
-        self.layers = nn.ModuleList(
-            nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.GELU()) for _ in range(layers)
-        )
+        self.layers = nn.ModuleList(Residual(width) for _ in range(layers))
         self.output = nn.Linear(width, 257)
 
     def plan(self) -> Any:
         """Cut between the layers."""
         from trainer.models.plan import Plan
 
-        return Plan([f"layers.{number}" for number in range(len(self.layers))])
+        blocks = [f"layers.{number}" for number in range(len(self.layers))]
+        return Plan(blocks, begin="embedding", end="output", first=("embedding",), last=("output",))
 
     def forward(self, tokens: Tensor) -> Tensor:
         hidden = self.embedding(tokens)
         for layer in self.layers:
-            hidden = hidden + layer(hidden)
+            hidden = layer(hidden)
         return self.output(hidden)  # type: ignore[no-any-return]
 
 
 class Work:
     """One model size with its token file in `folder`, which `prepare` writes; the same model and batches for all.
 
-    `rank` of `ranks`: takes its own part of every batch; `strategy`: as `parallel.strategy`.
+    `rank` of `ranks`: takes its own part of every batch; `strategy`: as `parallel.strategy`, or pipeline, whose ranks
+    take all of it, in `micro_batches`.
     """
+
+    micro_batches = 4
 
     def __init__(
         self, name: str, folder: Path, updates: int, *, rank: int = 0, ranks: int = 1, strategy: str = "ddp"
@@ -75,8 +88,14 @@ class Work:
             "log.every": 10**9,
             "checkpoint.final": "false",
             "run.device": "cpu",
-            "parallel.strategy": strategy,
         }
+        self.staged = strategy == "pipeline"
+        if self.staged:
+            cut = f"{size['layers'] - size['layers'] // 2},{size['layers'] // 2}"
+            flags |= {"parallel.pipeline": ranks, "parallel.schedule": "1f1b", "parallel.cut": cut}
+            flags |= {"batch.micro": size["batch"] // self.micro_batches}
+        else:
+            flags |= {"parallel.strategy": strategy}
         if size.get("own"):
             flags |= {
                 "model.build": "tools.step_work:Tiny",
@@ -84,7 +103,8 @@ class Work:
                 "model.options.width": size["width"],
             }
         self.config = resolve(None, [(key, str(value)) for key, value in flags.items()], {}).config
-        self.batch, self.sequence = size["batch"] // ranks, size["sequence"]
+        self.parts = 1 if self.staged else ranks  # of a batch
+        self.batch, self.sequence = size["batch"] // self.parts, size["sequence"]
 
     def prepare(self) -> None:
         """Text, tokens, and what the trainer makes of them."""
@@ -110,7 +130,7 @@ class Work:
     def fetch(self, update: int) -> tuple[Tensor, Tensor]:
         """This rank's part of the batch of one update, in file order."""
         span = self.sequence
-        start = (update * self.ranks + self.rank) * self.batch * span
+        start = (update * self.parts + self.rank % self.parts) * self.batch * span
         window = torch.from_numpy(self.map[start : start + self.batch * span + 1].astype(numpy.int64))
         return window[:-1].view(self.batch, span), window[1:].view(self.batch, span)
 

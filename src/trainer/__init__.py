@@ -6,7 +6,7 @@
     policy = trainer.make_policy(trainer.Precision(), "bf16", device)
     train_step = trainer.Step(cut, optimizers, policy, device, clip=1.0)
     outcome = train_step([(batch, samples), ...], divisor, 1.0, False)  # loss and norm are those of all ranks
-    trainer.save_model(folder, model)  # whole, whatever the layout; all ranks call it
+    trainer.save_model(folder, model, write=rank == 0)  # whole, whatever the layout; all ranks call it
 
 `loss(model, batch)` gives (sum over counted items, their number), both scalars. `examples/own_loop.py` is a whole one.
 """

@@ -68,11 +68,10 @@ class Evaluation:
                 ):
                     if not (real or self.cut.sharded):
                         continue
-                    counted = bool(real) and self.cut.counts
                     if self.scores is not None:
-                        self.scores.counting = counted
+                        self.scores.counting = bool(real)
                     total, count = self.cut.evaluate(self.to_device(batch))
-                    if not counted:
+                    if not (real and self.cut.counts):
                         continue
                     totals[0] += total
                     totals[1] += count
@@ -80,16 +79,17 @@ class Evaluation:
             module.train(training)
             if self.scores is not None:
                 self.scores.counting = False
-                totals[2:] = torch.tensor(self.scores.taken())
+                hits = self.scores.taken()
+                totals[2:] = torch.tensor(hits if self.cut.counts else [0, 0, 0])
         if layout.world_size > 1:
             torch.distributed.all_reduce(totals)
-        loss_sum, count, *hits = totals.tolist()
+        loss_sum, count, *found = totals.tolist()
         if not count:
             return {}
-        if any(hits):
+        if any(found):
             from trainer.models.scores import shares
 
-            return {"loss": loss_sum / count, **shares(hits, count)}
+            return {"loss": loss_sum / count, **shares(found, count)}
         return self._result(loss_sum / count)
 
     def _result(self, loss: float) -> dict[str, float]:

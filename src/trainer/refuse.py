@@ -40,6 +40,8 @@ def check_images(config: Config) -> None:
         from trainer.data.images import check_normalization
 
         check_normalization(data, model.channels if not model.build else 0)
+    if model.kind == "vit" and not model.build and config.parallel.tensor > 1 and config.parallel.sequence_parallel:
+        raise UserError("parallel.sequence_parallel is not for model.kind vit", "leave it out", 2)
     if model.kind == "resnet" and not model.build and config.precision.weights == "bf16":
         raise UserError(
             "precision.weights bf16 leaves batch norms too few digits for their running statistics",

@@ -13,6 +13,7 @@ from trainer.errors import UserError
 from trainer.launch import comm
 from trainer.launch.detect import World
 from trainer.loop import State
+from trainer.mesh import plan_layout
 from trainer.optim import Optimizers
 from trainer.precision import Policy
 from trainer.schema import Config
@@ -74,23 +75,27 @@ class Checkpoints:
     def load(
         self, path: Path, meta: dict[str, Any], model: nn.Module, optimizers: Optimizers, state: State, policy: Policy
     ) -> None:
-        """Everything as it was saved. On another number of ranks the random states start anew, said in one line."""
+        """Everything as it was saved. Where other ranks share samples, random states start anew, said in one line."""
         saved.load_optimizer(path, model, optimizers.optimizers)
         state.load(meta["state"])
         if optimizers.average is not None and saved.has_average(path):
             optimizers.average.load(saved.saved_parameters(path, model), state.applied)
         policy.load(meta)
-        if meta["world_size"] == self.world.world_size:
+        theirs = from_toml(meta["config"], str(path))
+        # tensor ranks that have all tokens must draw alike: states of other ranks would let them drift apart
+        alike = sharing(theirs, meta["world_size"]) == sharing(self.config, self.world.world_size)
+        if alike:
             saved.load_rank_state(path, self.world.rank)
         if self.world.rank == 0:
-            changed = differences(from_toml(meta["config"], str(path)), self.config)
+            changed = differences(theirs, self.config)
             changed = [item for item in changed if not item.startswith("run.resume")]
             print(f"resumed from {path} at step {state.step}", file=sys.stderr)
             if changed:
                 print("with changed settings: " + "; ".join(changed), file=sys.stderr)
-            if meta["world_size"] != self.world.world_size:
+            if not alike:
                 print(
-                    f"saved by {meta['world_size']} ranks, resumed by {self.world.world_size}: dropout draws anew",
+                    f"saved by {meta['world_size']} ranks, resumed by {self.world.world_size}, in another layout: "
+                    "dropout draws anew",
                     file=sys.stderr,
                 )
 
@@ -101,3 +106,10 @@ class Checkpoints:
                 "the training data is not what this run was started with",
                 "restore the files, or start anew with another --run.folder",
             )
+
+
+def sharing(config: Config, world_size: int) -> tuple[int, ...]:
+    """Which ranks see the same samples, and which of them the same tokens."""
+    layout = plan_layout(config, world_size)
+    sequence = config.parallel.sequence_parallel and layout.tensor > 1
+    return layout.pipeline, layout.data_ranks, layout.context, layout.tensor, int(sequence)

@@ -24,8 +24,7 @@ from trainer.launch.detect import World
 from trainer.launch.stop import StopRequest
 from trainer.loop import Loop, Reporters, State
 from trainer.mesh import BatchPlan, Layout, plan_layout, total_updates
-from trainer.models import build_model, choose_loss
-from trainer.models.scores import scored
+from trainer.models import build_model, choose_loss, scored
 from trainer.moving import moved
 from trainer.optim import Optimizers, build_optimizer
 from trainer.parallel import parallelize
@@ -175,7 +174,8 @@ def assemble(
     if watch is not None:
         watch.elsewhere = cut.counted_elsewhere
     startup.mark("parallel")
-    optimizers = rounded(build_optimizer(model, config.optim, device, cut.spread), policy, model)
+    optimizers = build_optimizer(model, config.optim, device, cut.spread)
+    policy.keep_small_steps(optimizers, model)
     startup.mark("optimizer")
     # what tensor ranks drop out is the same, but where each has its own tokens
     apart = layout.tensor == 1 or config.parallel.sequence_parallel
@@ -215,17 +215,6 @@ def assemble(
         settle=cut.settle,
     )
     return Training(world, data, model, loop, checkpoints)
-
-
-def rounded(optimizers: Optimizers, policy: Policy, model: nn.Module) -> Optimizers:
-    """The same, or what updates bf16 weights without losing small steps."""
-    if policy.rounding is None:
-        return optimizers
-    from trainer.precision.rounding import RoundedOptimizers
-
-    made = RoundedOptimizers(optimizers.optimizers, policy.rounding, model)
-    made.average = optimizers.average
-    return made
 
 
 def make_watch(config: Config, model: nn.Module) -> "Watch | None":

@@ -1,27 +1,39 @@
-"""Real ranks on this machine: N processes in one gloo group on loopback, kept for all tests of a session since each
-costs an import of torch."""
+"""Real ranks on this machine: N processes in one gloo group on loopback, kept for all tests of a session, and forked
+from one process that has imported torch."""
 
 import atexit
 import datetime
+import multiprocessing.context
 import os
 import shutil
 import tempfile
 import traceback
 from collections.abc import Callable
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
-import torch.multiprocessing
+import torch.distributed
 
 LIMIT = 100.0  # seconds for one function
+# what ranks import, and what an optimizer does at its first step; no thread is started by it
+PRELOAD = [
+    "torch",
+    "torch._dynamo",
+    "torch.distributed",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
+    __name__,
+]
+ONE_THREAD = "OPENBLAS_NUM_THREADS"  # else numpy's library starts a thread a core, which no fork has
 
 
 class Pool:
     """`count` processes, each waiting for (function, arguments)."""
 
     def __init__(self, count: int) -> None:
-        context = torch.multiprocessing.get_context("spawn")
+        context = _begun()
         self.folder = tempfile.mkdtemp(prefix="ranks-")
         self.pipes: list[Connection] = []
         self.processes = []
@@ -35,20 +47,25 @@ class Pool:
 
     def run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Any]:
         """What function(rank, count, *arguments) returned, by rank; a failure raises with its traceback."""
-        for pipe in self.pipes:
-            pipe.send((function, arguments))
         results, failures = [], []
-        for rank, pipe in enumerate(self.pipes):
-            try:
-                good, value = pipe.recv() if pipe.poll(LIMIT) else (False, f"no answer within {LIMIT} s")
-            except EOFError:
-                good, value = False, "the process died"
-            results.append(value)
-            if not good:
-                failures.append(f"rank {rank}:\n{value}")
+        whole = False
+        try:
+            for pipe in self.pipes:
+                pipe.send((function, arguments))
+            for rank, pipe in enumerate(self.pipes):
+                try:
+                    good, value = pipe.recv() if pipe.poll(LIMIT) else (False, f"no answer within {LIMIT} s")
+                except EOFError:
+                    good, value = False, "the process died"
+                results.append(value)
+                if not good:
+                    failures.append(f"rank {rank}:\n{value}")
+            whole = not failures
+        finally:
+            if not whole:  # also when a test's time is up: the next would read this one's answers
+                self.close()
+                _pools.pop(len(self.pipes), None)
         if failures:
-            self.close()
-            _pools.pop(len(self.pipes), None)
             raise AssertionError("\n".join(failures))
         return results
 
@@ -62,6 +79,22 @@ class Pool:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def _begun() -> multiprocessing.context.ForkServerContext:
+    """With the process that all ranks are forked from."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    before = os.environ.get(ONE_THREAD)
+    os.environ[ONE_THREAD] = "1"
+    try:
+        forkserver.ensure_running()
+    finally:
+        if before is None:
+            del os.environ[ONE_THREAD]
+        else:
+            os.environ[ONE_THREAD] = before
+    return context
+
+
 _pools: dict[int, Pool] = {}
 
 
@@ -73,7 +106,7 @@ def on_ranks(count: int, function: Callable[..., Any], *arguments: Any) -> list[
 
 
 @atexit.register
-def close_pools() -> None:
+def close_all() -> None:
     """Ends all ranks."""
     for pool in _pools.values():
         pool.close()

@@ -26,6 +26,14 @@ TOY = {
     "log.progress": "none",
 }
 
+# what a run of several ranks imports, and what the first optimizer does
+PRELOAD = """
+import torch, torch._dynamo, torch.distributed
+import trainer.commands.train, trainer.launch.comm, trainer.launch.forking, trainer.launch.local
+import trainer.session, trainer.start_report, trainer.summary
+import trainer.models.gpt, trainer.parallel.ddp, trainer.parallel.fsdp
+"""
+
 
 def flags(**changes: str) -> list[str]:
     """Command-line flags of the toy with `section__key="value"` changed; "" leaves a key out."""
@@ -57,6 +65,16 @@ def trainer(*arguments: str, cwd: Path, timeout: float = 100, **environment: str
         timeout=timeout,
         env=environ(**environment),
     )
+
+
+def warm_trainer(
+    *arguments: str, cwd: Path, timeout: float = 100, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    """The same in a process forked from one that has imported torch: where the start is not what is tested."""
+    from tests.beds.warm import warm
+
+    variables = environ(**{"TRAINER_START_LAYERS": "fork,exit", **environment})
+    return warm(PRELOAD).run(["-m", "trainer", *arguments], cwd=cwd, env=variables, timeout=timeout)
 
 
 def command(*arguments: str) -> list[str]:

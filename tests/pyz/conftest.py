@@ -1,5 +1,8 @@
 """The one place where the real file is built, once a session."""
 
+import fcntl
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,13 +15,25 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.fixture(scope="session")
 def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The trainer, built as users build it, alone in a folder."""
-    return built(tmp_path_factory.mktemp("dist") / "trainer.pyz")
+    return built_once(tmp_path_factory, "trainer.pyz")
 
 
 @pytest.fixture(scope="session")
 def other_pyz(pyz: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same commit, built with another option."""
-    return built(tmp_path_factory.mktemp("dist") / "other.pyz", "--no-sources")
+    return built_once(tmp_path_factory, "other.pyz", "--no-sources")
+
+
+def built_once(factory: pytest.TempPathFactory, name: str, *options: str) -> Path:
+    """A copy of what the first worker to come here has built for all of them."""
+    base = factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    place = shared / f"built-{name}"
+    with open(shared / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            built(place, *options)
+    return Path(shutil.copy(place, factory.mktemp("dist") / name))
 
 
 def built(place: Path, *options: str) -> Path:

@@ -43,20 +43,26 @@ class Noise:
         return {"inputs": self.images[index], "labels": self.labels[index]}
 
 
-def updates(rank: int, count: int, micro: int, strategy: str, sync: bool) -> tuple[list[float], dict[str, Tensor]]:
-    """Losses and norms of some updates; then all weights and buffers, whole."""
+def updates(
+    rank: int, count: int, micro: int, degrees: dict[str, int], strategy: str, sync: bool
+) -> tuple[list[float], dict[str, Tensor]]:
+    """Losses and norms of some updates; then the weights and buffers that this rank has, whole."""
     torch.manual_seed(1)
     model = build_model(RESNET, vocabulary=0).double()
+    layout = Layout(**degrees)
     cut = parallelize(
         model,
         classification_loss,
-        Layout(replicate=count) if strategy == "ddp" else Layout(shard=count),
-        Parallel(strategy=strategy, sync_batch_norm=sync),
+        layout,
+        Parallel(strategy=strategy, sync_batch_norm=sync, schedule="1f1b"),
         CPU,
     )
     policy = Policy(torch.float64, torch.float64, None, None)
     step = Step(cut, build_optimizer(model, Optim(name="sgd", lr=0.05, clip=0.5), CPU), policy, CPU, clip=0.5)
-    loader = Loader(Noise(), global_batch=BATCH, micro_batch=micro, dp_rank=rank, dp_size=count, seed=2)
+    data_rank = layout.data_index(rank)
+    loader = Loader(
+        Noise(), global_batch=BATCH, micro_batch=micro, dp_rank=data_rank, dp_size=layout.data_ranks, seed=2
+    )
     told = []
     for number, update in enumerate(loader.updates(0)):
         if number == UPDATES:
@@ -69,19 +75,30 @@ def updates(rank: int, count: int, micro: int, strategy: str, sync: bool) -> tup
 
 
 @pytest.mark.parametrize(
-    ("ranks", "strategy", "sync"),
-    [(2, "ddp", False), (4, "ddp", False), (2, "full", False), (2, "gradients", True), (4, "ddp", True)],
+    ("degrees", "strategy", "sync"),
+    [
+        ({"replicate": 2}, "ddp", False),
+        ({"replicate": 4}, "ddp", False),
+        ({"replicate": 2, "shard": 2}, "full", False),
+        ({"pipeline": 2, "replicate": 2}, "ddp", False),
+        ({"shard": 2}, "gradients", True),
+        ({"replicate": 4}, "ddp", True),
+    ],
 )
-def test_statistics_are_those_of_one_process(ranks: int, strategy: str, sync: bool) -> None:
-    micro = 2 if ranks == 2 else 1
-    told, state = updates(0, 1, micro * ranks if sync else micro, "ddp", False)
-    for other, other_state in on_ranks(ranks, updates, micro, strategy, sync):
+def test_statistics_are_those_of_one_process(degrees: dict[str, int], strategy: str, sync: bool) -> None:
+    layout = Layout(**degrees)
+    micro = 2 if layout.data_ranks == 2 else 1
+    told, state = updates(0, 1, micro * layout.data_ranks if sync else micro, {}, "ddp", False)
+    seen: set[str] = set()
+    for other, other_state in on_ranks(layout.world_size, updates, micro, degrees, strategy, sync):
         assert other == pytest.approx(told, rel=1e-11)
-        for name, value in state.items():
+        seen |= other_state.keys()
+        for name, value in other_state.items():
             if name.endswith("num_batches_tracked"):
-                assert torch.equal(other_state[name], value), name
+                assert torch.equal(value, state[name]), name
             else:
-                assert float((other_state[name] - value).norm()) <= 1e-11 * float(value.norm() + 1), name
+                assert float((value - state[name]).norm()) <= 1e-11 * float(state[name].norm() + 1), name
+    assert seen == state.keys()
 
 
 def gradients(rank: int, count: int) -> float:

@@ -5,6 +5,7 @@ import pytest
 from trainer.config import resolve
 from trainer.errors import UserError
 from trainer.mesh import Layout, plan_layout
+from trainer.resume import sharing
 
 GPT = {"model.heads": "4", "model.kv_heads": "2", "model.width": "32", "data.sequence": "12"}
 MLP = {"model.kind": "mlp", "model.width": "9"}
@@ -54,3 +55,14 @@ def test_the_rest_of_the_ranks_see_other_samples() -> None:
     assert (cut.data_ranks, cut.averaged, cut.holders) == (2, 4, 8)
     assert [cut.data_index(rank) for rank in range(8)] == [0] * 4 + [1] * 4
     assert plan(8, {**GPT, "parallel.tensor": "2"}).replicate == 4
+
+
+def test_random_states_belong_to_ranks_that_share_samples_alike() -> None:
+    def shared(**changes: str) -> tuple[int, ...]:
+        settings = [(name.replace("__", "."), value) for name, value in {**changes}.items()]
+        return sharing(resolve("here", [*GPT.items(), *settings], {}, "").config, 4)
+
+    assert shared() == shared(parallel__strategy="full") == shared(parallel__strategy="full", parallel__shard="2")
+    cut = shared(parallel__tensor="2")
+    assert len({shared(), cut, shared(parallel__tensor="2", parallel__sequence_parallel="true")}) == 3
+    assert cut != shared(parallel__context="2")

@@ -35,6 +35,7 @@ def job(layout: Layout, **changes: object) -> Job:
     [
         GPT,
         Model(kind="gpt", layers=3, width=48, heads=4, kv_heads=2, tied=True, qk_norm=True, bigram=77, vocabulary=99),
+        Model(kind="vit", layers=3, width=48, heads=4, image=16, classes=5),
         Model(kind="mlp", layers=3, width=20, inputs=7, classes=5),
     ],
 )

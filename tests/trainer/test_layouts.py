@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.beds.runs import assert_same_weights, flags, losses, metrics, train_here, trainer
+from tests.beds.runs import assert_same_weights, flags, losses, metrics, train_here, warm_trainer
 from trainer.checkpoint.store import Store
 from trainer.config import resolve
 from trainer.errors import UserError
@@ -42,7 +42,7 @@ def cut(one: Path, folder: Path, nproc: int, *more: str, **changes: str) -> Path
     """The same run on several ranks; its folder."""
     (folder / "run.toml").touch()
     words = flags(**{**GPT, **changes}, data__text=f'["{one}/text-*.txt"]', run__folder="run")
-    done = trainer("train", "run.toml", "--nproc", str(nproc), *words, *more, cwd=folder)
+    done = warm_trainer("train", "run.toml", "--nproc", str(nproc), *words, *more, cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder / "run"
 

@@ -10,7 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.beds.runs import assert_same_weights, command, environ, flags, losses, metrics, train_here, trainer
+from tests.beds.runs import (
+    assert_same_weights,
+    command,
+    environ,
+    flags,
+    losses,
+    metrics,
+    train_here,
+    trainer,
+    warm_trainer,
+)
 
 
 def start(folder: Path, *arguments: str, **changes: str) -> list[str]:
@@ -69,7 +79,7 @@ def test_two_ranks_and_torchrun_train_like_one(tmp_path: Path) -> None:
 def test_a_failing_rank_ends_the_run_and_is_named_last(tmp_path: Path, fault: str, told: str) -> None:
     arguments = start(tmp_path, "--nproc", "2", data__dataset="tests.trainer.toy_data:Faulty", checkpoint__every="1")
     before = time.monotonic()
-    done = trainer(*arguments, cwd=tmp_path, FAULT=fault)
+    done = warm_trainer(*arguments, cwd=tmp_path, FAULT=fault)
     assert time.monotonic() - before < 60
     assert done.returncode == 1
     errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
@@ -81,7 +91,7 @@ def test_a_failing_rank_ends_the_run_and_is_named_last(tmp_path: Path, fault: st
 
 def test_a_rank_that_fails_in_a_loader_worker_is_named_too(tmp_path: Path) -> None:
     arguments = start(tmp_path, "--nproc", "2", data__dataset="tests.trainer.toy_data:Faulty", data__workers="1")
-    done = trainer(*arguments, cwd=tmp_path)
+    done = warm_trainer(*arguments, cwd=tmp_path)
     assert done.returncode == 1
     errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     assert len(errors) == 1
@@ -91,7 +101,7 @@ def test_a_rank_that_fails_in_a_loader_worker_is_named_too(tmp_path: Path) -> No
 def test_a_restart_goes_on_from_the_last_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     assert train_here(tmp_path, run__folder=str(tmp_path / "one" / "run")) == 0
-    done = trainer(
+    done = warm_trainer(
         *start(tmp_path, "--nproc", "2", data__dataset="tests.trainer.toy_data:Faulty", checkpoint__every="1",
                fault__max_restarts="1"),
         cwd=tmp_path, ONCE=str(tmp_path / "mark"),
@@ -128,7 +138,7 @@ def test_a_signal_stops_all_ranks_after_the_same_update(tmp_path: Path, whom: st
     assert newest.name == f"step-{rows[-1]['step']:08}"
     assert len(rows) < 24
     if whom == "rank 1":
-        again = trainer(*start(tmp_path, "--nproc", "2", **{"data__options.count": "96"}), cwd=tmp_path)
+        again = warm_trainer(*start(tmp_path, "--nproc", "2", **{"data__options.count": "96"}), cwd=tmp_path)
         assert again.returncode == 0, again.stderr
         assert losses(tmp_path / "run") == pytest.approx(losses(tmp_path / "whole"), rel=1e-12)
 
@@ -144,7 +154,7 @@ def test_resuming_on_another_number_of_ranks_keeps_losses(tmp_path: Path) -> Non
     (tmp_path / "one").mkdir()
     assert train_here(tmp_path, run__folder=str(tmp_path / "one"), optim__momentum="0.9") == 0
     assert train_here(tmp_path, optim__momentum="0.9", **{"data__options.stop_at": "10"}) == 75
-    done = trainer(*start(tmp_path, "--nproc", "2", optim__momentum="0.9"), cwd=tmp_path)
+    done = warm_trainer(*start(tmp_path, "--nproc", "2", optim__momentum="0.9"), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "saved by 1 ranks, resumed by 2" in done.stderr
     assert losses(tmp_path / "run") == pytest.approx(losses(tmp_path / "one"), rel=1e-12)
@@ -153,6 +163,6 @@ def test_resuming_on_another_number_of_ranks_keeps_losses(tmp_path: Path) -> Non
 def test_the_same_weights_come_from_any_start(tmp_path: Path) -> None:
     """The seed alone decides the weights; the learning rate is too small to move them."""
     assert train_here(tmp_path, run__folder=str(tmp_path / "one"), optim__lr="1e-300", run__steps="1") == 0
-    done = trainer(*start(tmp_path, "--nproc", "2", optim__lr="1e-300", run__steps="1"), cwd=tmp_path)
+    done = warm_trainer(*start(tmp_path, "--nproc", "2", optim__lr="1e-300", run__steps="1"), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert_same_weights(tmp_path / "one", tmp_path / "run")

@@ -89,7 +89,7 @@ def test_halves_of_what_can_be_halved() -> None:
     found = halves(pair)
     assert found is not None
     assert [len(part[0]) for part in found] == [2, 3]
-    assert torch.equal(found[1][1]["a"], pair[1]["a"][2:])  # type: ignore[index]
+    assert torch.equal(found[1][1]["a"], pair[1]["a"][2:])
     assert halves((torch.arange(5), torch.arange(4))) is None
     assert halves(torch.arange(1)) is None
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.beds.runs import assert_same_weights, flags, losses, train_here, trainer
+from tests.beds.runs import assert_same_weights, flags, losses, train_here, warm_trainer
 from trainer.config import resolve
 from trainer.errors import UserError
 from trainer.refuse import refuse_early
@@ -71,7 +71,7 @@ def test_two_ranks_train_like_one_and_one_goes_on_where_two_stopped(tmp_path: Pa
     assert train_here(tmp_path / "one", **fp64, run__steps="18") == 0
     (tmp_path / "run.toml").touch()
     words = flags(**fp64, run__folder="run", run__steps="16", parallel__strategy="full")
-    done = trainer("train", "run.toml", "--nproc", "2", *words, cwd=tmp_path)
+    done = warm_trainer("train", "run.toml", "--nproc", "2", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert train_here(tmp_path, **fp64, run__steps="18") == 0
     one, two = tmp_path / "one" / "run", tmp_path / "run"

@@ -77,9 +77,11 @@ class Findings:
         self.measured: dict[str, int] | None = None
         self.suggested: list[Suggestion] = []
         self.room = 0
-        if not config.model.build and (config.model.kind != "gpt" or self.vocabulary):
-            from trainer.estimate.parts import parts_of
+        from trainer.estimate.parts import KINDS, parts_of
 
+        # how many classes a folder of images has is not looked at
+        known = self.vocabulary if config.model.kind == "gpt" else config.model.classes
+        if not config.model.build and config.model.kind in KINDS and known:
             self.parts = parts_of(config.model, self.vocabulary, self.job, masked=config.data.mask_documents)
         if "memory" in given.flags:
             self._suggest(given.flags["memory"])
@@ -94,8 +96,8 @@ class Findings:
         self.room = parse_size(memory, "--memory")
         if self.parts is None:
             raise UserError(
-                "layouts are suggested for built-in models of a known vocabulary only",
-                "--model.vocabulary N; for a model of your own compare layouts with --world N and settings",
+                "layouts are suggested for gpt, vit and mlp of known size only",
+                "--model.vocabulary N or --model.classes N; for another compare --world N with settings",
                 2,
             )
         model, batch = self.config.model, global_batch(self.config)
@@ -121,14 +123,15 @@ class Findings:
             f"global batch         {plan.size} samples = {plan.data_ranks} ranks x {plan.accumulation} forwards"
             f" x {plan.micro}"
         )
-        if not self.config.data.dataset:
+        if not (self.config.data.dataset or self.config.data.images):
             found.append(f"tokens per update    {global_batch(self.config) * self.config.data.sequence:,}")
         if self.parts is not None:
             found.append(f"parameters           {self.parts.weights:,}")
             found.append(f"formats              {self.job.formats.compute} on {device_of(self.config)}")
             found += report.lines(self.job, self.parts)
         elif not self.config.model.build:
-            found.append("memory, traffic      known with --model.vocabulary N: the tokenizer's file was not read")
+            need = {"gpt": "--model.vocabulary N", "vit": "--model.classes N"}.get(self.config.model.kind, "--measure")
+            found.append(f"memory, traffic      told with {need}")
         if self.measured is not None:
             found.append(f"measured             {report.size(self.measured['total'])} at the peak of a rank")
             found += [

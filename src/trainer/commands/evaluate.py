@@ -30,8 +30,7 @@ def run(arguments: list[str]) -> int:
     from trainer.evaluation import Evaluation
     from trainer.loaded import load
     from trainer.mesh import Layout
-    from trainer.models import choose_loss
-    from trainer.models.scores import scored
+    from trainer.models import choose_loss, scored
     from trainer.moving import moved
     from trainer.parallel import parallelize
 

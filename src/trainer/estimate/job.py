@@ -2,9 +2,7 @@
 
 import os
 
-from trainer.config import global_batch
 from trainer.mesh import Layout
-from trainer.schedules import usual_micro
 from trainer.schema import Config
 
 BYTES = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
@@ -50,7 +48,7 @@ class Job:
         recompute: str = "none",
         every: int = 2,
         schedule: str = "1f1b",
-        virtual: int = 1,
+        virtual: int = 0,
         sequence_parallel: bool = False,
         gathered: int = 0,
     ) -> None:
@@ -85,6 +83,21 @@ class Job:
         """Ranks that keep one copy of the weights between them: those of one sequence are among them."""
         return self.layout.shard * self.layout.context if self.sharded else 1
 
+    @property
+    def lean(self) -> bool:
+        """Weights arrive in the product's format, and all layers work in it."""
+        return self.parts > 1 and self.gathered < self.formats.weights
+
+    @property
+    def cast(self) -> bool:
+        """Autocast copies weights, and what products take, into their format."""
+        return self.formats.cast and not self.lean
+
+    @property
+    def stream(self) -> int:
+        """Bytes of a number that one block hands to the next."""
+        return self.formats.product if self.lean else self.formats.weights
+
     def replaced(self, layout: Layout, **changes: object) -> "Job":
         """The same run, cut otherwise."""
         values = {name: value for name, value in self.__dict__.items() if name != "layout"} | changes
@@ -93,29 +106,37 @@ class Job:
 
 def job_of(config: Config, layout: Layout, micro: int, forwards: int) -> Job:
     """What the run file says."""
-    parallel, precision, memory = config.parallel, config.precision, getattr(config, "memory", None)
+    parallel, precision = config.parallel, config.precision
     device = device_of(config)
     formats = Formats(compute_of(config, device), precision.weights, precision.attention, device)
     states = STATES.get(config.optim.name, 2)
     if config.optim.name == "sgd":
         states = 1 if config.optim.momentum else 0
+    kahan = 1 if precision.weights == "bf16" and precision.update == "kahan" else 0
     return Job(
         layout=layout,
         formats=formats,
         micro=micro,
         forwards=forwards,
-        sequence=1 if config.data.dataset and config.model.kind != "gpt" else config.data.sequence,
+        sequence=sequence_of(config),
         strategy=parallel.strategy,
-        states=2 if config.optim.name == "muon" else states,
-        matrix_states=states,
+        states=kahan + (2 if config.optim.name == "muon" else states),
+        matrix_states=kahan + states,
         averaged=config.optim.average == "ema",
-        recompute=getattr(memory, "recompute", "none"),
-        every=getattr(memory, "every", 2),
-        schedule=getattr(parallel, "schedule", "1f1b"),
-        virtual=getattr(parallel, "virtual", 1),
-        sequence_parallel=getattr(parallel, "sequence_parallel", False),
-        gathered=formats.product if getattr(precision, "gathered", "fp32") == "compute" else 0,
+        recompute=config.memory.recompute,
+        every=config.memory.every,
+        schedule=parallel.schedule,
+        virtual=parallel.virtual,
+        sequence_parallel=parallel.sequence_parallel,
+        gathered=formats.product if precision.gathered == "compute" else 0,
     )
+
+
+def sequence_of(config: Config) -> int:
+    """Places of a sample that blocks work on: tokens, patches, or one."""
+    if config.model.kind == "vit" and not config.model.build:
+        return (config.model.image // config.model.patch) ** 2
+    return config.data.sequence if config.model.kind == "gpt" or not config.data.dataset else 1
 
 
 def device_of(config: Config) -> str:
@@ -130,12 +151,3 @@ def compute_of(config: Config, device: str) -> str:
     if config.precision.compute != "auto":
         return config.precision.compute
     return "bf16" if device == "cuda" else "fp32"
-
-
-def micro_of(config: Config, layout: Layout) -> tuple[int, int]:
-    """(samples of a forward, forwards of an update) on one rank, rounded down where they do not come out even."""
-    share = max(1, global_batch(config) // layout.data_ranks)
-    schedule = config.parallel.schedule
-    usual = usual_micro(schedule, layout.pipeline, share) if layout.pipeline > 1 else share
-    micro = min(config.batch.micro or usual, share)
-    return micro, max(1, share // micro)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -42,7 +43,7 @@ def measure(config: Config, layout: Layout, plan: BatchPlan, vocabulary: int) ->
         )
     device = device_of(config)
     policy = make_policy(config.precision, compute_of(config, device), torch.device(device))
-    samples = sample_batch(config, plan.micro)
+    samples, vocabulary = sample_batch(config, plan.micro, vocabulary)
     forwards = min(2, plan.accumulation)
     with _ranks(layout.world_size if sharded else 1):
         mesh = part(device_mesh(layout, CPU), "replicate", "shard") if sharded else None
@@ -92,16 +93,18 @@ def _built(config: Config, vocabulary: int, dtype: torch.dtype) -> nn.Module:
         torch.set_default_dtype(before)
 
 
-def sample_batch(config: Config, micro: int) -> Any:
-    """`micro` samples as the run's loss takes them: of the user's own data, else tokens without meaning."""
-    if config.data.dataset:
-        from trainer.data.user_dataset import open_user_data
+def sample_batch(config: Config, micro: int, vocabulary: int) -> tuple[Any, int]:
+    """`micro` samples as the run's loss takes them, and the vocabulary (or classes): of the user's own data, else
+    tokens without meaning and `vocabulary`."""
+    if config.data.dataset or config.data.images:
+        from trainer.data.datasets import open_data
 
-        train, _, _ = open_user_data(config.data, config.run.seed)
-        return train.fetch([index % len(train) for index in range(micro)], 0)
+        data = open_data(config, Path(config.run.folder))
+        return data.train.fetch([index % len(data.train) for index in range(micro)], 0), data.vocabulary
     tokens = torch.zeros(micro, config.data.sequence + 1, dtype=torch.int64)
     batch = {"tokens": tokens[:, :-1], "labels": tokens[:, 1:]}
-    return {**batch, "documents": batch["tokens"].clone()} if config.data.mask_documents else batch
+    documents = {"documents": batch["tokens"].clone()} if config.data.mask_documents else {}
+    return batch | documents, vocabulary
 
 
 def _updates(
@@ -118,6 +121,10 @@ def _updates(
         model.attention_dtype = policy.attention  # type: ignore[assignment]  # a property
     loss = choose_loss(config.model, model)
     module = LossModule(model, loss)
+    if config.memory.recompute not in ("none", "budget"):
+        from trainer.parallel.recompute import apply_recompute
+
+        apply_recompute(blocks_of(model), config.memory.recompute, config.memory.every)
     if mesh is not None:
         from trainer.parallel.fsdp import apply_fsdp
 

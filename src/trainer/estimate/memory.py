@@ -14,6 +14,15 @@ class Moment:
 
     FIELDS = ("parameters", "gathered", "copies", "gradients", "optimizer", "activations", "loss", "working", "batch")
     __slots__ = ("name", *FIELDS)
+    parameters: int
+    gathered: int
+    copies: int
+    gradients: int
+    optimizer: int
+    activations: int
+    loss: int
+    working: int
+    batch: int
 
     def __init__(self, name: str, **sizes: int) -> None:
         self.name = name
@@ -67,9 +76,7 @@ class _Rank:
         self.matrices = sum(part.matrices for part in self.blocks)
         self.copied = sum(part.matrices for part in self.ends)
         self.root = sum(part.own for part in self.ends)
-        # weights that arrive in the product's format are not copied
-        arrive = job.sharded and job.gathered == job.formats.product
-        self.cast = job.formats.product if job.formats.cast and not arrive else 0
+        self.cast = job.formats.product if job.cast else 0
         self.kept = [self.kept_by(index, part) for index, part in enumerate(self.blocks)]
 
     def kept_by(self, index: int, part: Part) -> int:
@@ -84,7 +91,7 @@ class _Rank:
         steady = {
             "parameters": self.weights * number // self.shard,
             "optimizer": self.states(),
-            "batch": job.forwards * job.micro * (job.sequence + 1) * 8,
+            "batch": job.forwards * job.micro * self.parts.sample,
         }
         if job.layout.averaged > 1 and not job.sharded:
             # DDP's buckets; what backward makes within no_sync lies beside them

@@ -4,8 +4,10 @@ Counted from what the layers in `trainer.models` save; `tools/prove_estimates.py
 """
 
 from trainer.estimate.job import Job
-from trainer.models.check import hidden_width, key_value_heads, vocabulary_size
+from trainer.models.check import class_count, hidden_width, key_value_heads, vocabulary_size
 from trainer.schema import Model
+
+KINDS = ("gpt", "vit", "mlp")
 
 
 class Part:
@@ -31,15 +33,15 @@ class Part:
 
 class Parts:
     """What comes first, the blocks in between (all alike, or of several kinds), what comes last. `loss`: bytes of
-    logits-sized copies while the loss is made. `width`: of what one part hands to the next."""
+    logits-sized copies while the loss is made. `width`: of what one part hands to the next. `sample`: bytes of one."""
 
-    def __init__(self, first: Part, blocks: list[Part], last: Part, *, loss: int, loss_kept: int, width: int) -> None:
+    def __init__(self, first: Part, blocks: list[Part], last: Part, *, loss: int, width: int, sample: int) -> None:
         self.first = first
         self.blocks = blocks
         self.last = last
         self.loss = loss
-        self.loss_kept = loss_kept
         self.width = width
+        self.sample = sample
 
     @property
     def weights(self) -> int:
@@ -48,8 +50,11 @@ class Parts:
 
 
 def parts_of(model: Model, vocabulary: int, job: Job, *, masked: bool = False) -> Parts:
-    """A built-in model, whose data needs `vocabulary`; `masked`: documents do not see each other."""
-    return _gpt(model, vocabulary_size(model, vocabulary), job, masked) if model.kind == "gpt" else _mlp(model, job)
+    """A built-in model of `KINDS`, whose data needs `vocabulary` (or has as many classes); `masked`: documents do not
+    see each other."""
+    if model.kind == "gpt":
+        return _gpt(model, vocabulary_size(model, vocabulary), job, masked)
+    return _vit(model, class_count(model, vocabulary), job) if model.kind == "vit" else _mlp(model, job)
 
 
 def _gpt(model: Model, vocabulary: int, job: Job, masked: bool) -> Parts:
@@ -58,7 +63,7 @@ def _gpt(model: Model, vocabulary: int, job: Job, masked: bool) -> Parts:
     shared = tensor if job.sequence_parallel else 1
     rows = vocabulary * width
     tables = rows + model.bigram * width
-    noise = width * formats.weights if model.dropout else 0
+    noise = width * job.stream if model.dropout else 0
     first = Part(
         "embedding",
         weights=tables,
@@ -67,9 +72,9 @@ def _gpt(model: Model, vocabulary: int, job: Job, masked: bool) -> Parts:
         kept=tokens * ((8 if model.bigram else 0) + noise // shared),
         selected=0,
         entry=0,
-        working=tokens * width * formats.weights // shared,
+        working=tokens * width * job.stream // shared,
     )
-    head_input = width * (formats.product if formats.cast else formats.weights)
+    head_input = width * (formats.product if job.cast else job.stream)
     logits = tokens * vocabulary // tensor * formats.loss
     last = Part(
         "norm and output",
@@ -78,11 +83,41 @@ def _gpt(model: Model, vocabulary: int, job: Job, masked: bool) -> Parts:
         matrices=rows // tensor,
         kept=tokens * (width * formats.norm // shared + formats.norm + head_input),
         selected=0,
-        entry=tokens * width * formats.weights // shared,
-        working=tokens * width * (formats.weights + formats.product),
+        entry=tokens * width * job.stream // shared,
+        working=tokens * width * (job.stream + formats.product),
     )
     # log-softmax is kept; its gradient and that of the logits come on top of it when backward begins
-    return Parts(first, [block] * model.layers, last, loss=3 * logits, loss_kept=logits, width=width)
+    sample = (job.sequence + 1) * 8 * (2 if masked else 1)
+    return Parts(first, [block] * model.layers, last, loss=3 * logits, width=width, sample=sample)
+
+
+def _vit(model: Model, classes: int, job: Job) -> Parts:
+    formats, width, tokens, tensor = job.formats, model.width, job.tokens, job.layout.tensor
+    patch = model.channels * model.patch**2
+    first = Part(
+        "patches",
+        weights=(patch + 1) * width,
+        own=(patch + 1) * width,
+        matrices=patch * width,
+        kept=tokens * patch * (job.stream + (formats.product if job.cast else 0)),
+        selected=0,
+        entry=0,
+        working=tokens * width * job.stream,
+    )
+    last = Part(
+        "norm and output",
+        weights=width + width * classes,
+        own=width + width * classes // tensor,
+        matrices=width * classes // tensor,
+        kept=tokens * width * formats.norm + job.micro * width * job.stream,
+        selected=0,
+        entry=tokens * width * job.stream,
+        working=tokens * width * job.stream,
+    )
+    block = _gpt_block(model, job, masked=False)
+    logits = job.micro * classes * formats.loss
+    sample = model.channels * model.image**2 * formats.weights + 8
+    return Parts(first, [block] * model.layers, last, loss=3 * logits, width=width, sample=sample)
 
 
 def _gpt_block(model: Model, job: Job, masked: bool) -> Part:
@@ -93,8 +128,8 @@ def _gpt_block(model: Model, job: Job, masked: bool) -> Part:
     shared = tensor if job.sequence_parallel else 1
     # autocast copies a norm's output once for each product that takes it, and keeps each copy
     normal = width * formats.norm // shared + formats.norm
-    to_attention = 3 * width * formats.product if formats.cast else width * formats.weights
-    to_feed_forward = 2 * width * formats.product if formats.cast else width * formats.weights
+    to_attention = 3 * width * formats.product if job.cast else width * job.stream
+    to_feed_forward = 2 * width * formats.product if job.cast else width * job.stream
     attention = (2 * width + 2 * keys) // tensor * formats.attention + model.heads // tensor * max(4, formats.attention)
     if formats.attention != formats.product:
         attention += width // tensor * formats.product
@@ -109,7 +144,7 @@ def _gpt_block(model: Model, job: Job, masked: bool) -> Part:
     matrices = (2 * width * width + 2 * width * keys + 3 * width * hidden) // tensor
     norms = 2 * width + (2 * head if model.qk_norm else 0)
     # in the SwiGLU: its own gradient, those of its two factors, and of one matrix
-    backward = width * formats.weights + 2 * hidden // tensor * formats.product
+    backward = width * job.stream + 2 * hidden // tensor * formats.product
     return Part(
         "block",
         weights=matrices * tensor + norms,
@@ -117,7 +152,7 @@ def _gpt_block(model: Model, job: Job, masked: bool) -> Part:
         matrices=matrices,
         kept=job.tokens * (2 * normal + to_attention + attention + to_feed_forward + feed_forward + noise),
         selected=job.tokens * selected,
-        entry=job.tokens * width * formats.weights // shared,
+        entry=job.tokens * width * job.stream // shared,
         working=job.tokens * backward + width * hidden // tensor * formats.weights,
     )
 
@@ -129,13 +164,13 @@ def _mlp(model: Model, job: Job) -> Parts:
 
     def layer(name: str, inputs: int, outputs: int, relu: bool) -> Part:
         # a product keeps its input; ReLU its own output, which is the next one's input
-        kept = inputs * (formats.product if formats.cast else 0) + (outputs * formats.product if relu else 0)
+        kept = inputs * (formats.product if job.cast else 0) + (outputs * formats.product if relu else 0)
         size = (inputs + 1) * outputs
         return Part(
             name,
             weights=size,
             own=size // tensor,
-            matrices=size // tensor if formats.cast else 0,
+            matrices=size // tensor if job.cast else 0,
             kept=tokens * (kept + noise * outputs) // tensor,
             selected=tokens * outputs * formats.product // tensor,
             entry=tokens * inputs * formats.product,
@@ -146,4 +181,5 @@ def _mlp(model: Model, job: Job) -> Parts:
     between = [layer("hidden layer", model.width, model.width, True)] * (model.layers - 1)
     last = layer("output", model.width, model.classes, False)
     logits = tokens * model.classes * formats.loss
-    return Parts(first, between, last, loss=3 * logits, loss_kept=logits, width=model.width)
+    sample = model.inputs * formats.weights + 8
+    return Parts(first, between, last, loss=3 * logits, width=model.width, sample=sample)

@@ -88,7 +88,7 @@ def _data(job: Job, root: int, inner: int, number: int) -> list[Sent]:
 
 def _tensor(job: Job, parts: Parts, blocks: int) -> list[Sent]:
     ranks = job.layout.tensor
-    size = job.tokens * parts.width * (job.formats.product if job.formats.cast else job.formats.weights)
+    size = job.tokens * parts.width * (job.formats.product if job.cast else job.stream)
     # after attention and after the feed-forward, forward and backward; recomputation does the forward's again
     times = blocks * job.forwards * (6 if job.recompute == "full" else 4)
     ends = 2 * job.forwards
@@ -102,7 +102,7 @@ def _tensor(job: Job, parts: Parts, blocks: int) -> list[Sent]:
 
 
 def _edge(job: Job, parts: Parts) -> int:
-    return job.tokens * parts.width * job.formats.weights
+    return job.tokens * parts.width * job.stream
 
 
 def parameter_server(job: Job, parts: Parts) -> int:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from trainer.models.loss import Loss
+    from trainer.models.scores import Scored
     from trainer.schema import Model
 
 
@@ -99,3 +100,14 @@ def choose_loss(model: Model, module: nn.Module) -> Loss:
     if model.build:
         return loss.loss_by_batch
     return loss.token_loss if model.kind == "gpt" else loss.classification_loss
+
+
+def scored(loss: Loss) -> Scored | None:
+    """`loss` with counts of how often it is right, if it is one of classes."""
+    from trainer.models import loss as losses
+
+    if loss is not losses.classification_loss and loss is not losses.loss_by_batch:
+        return None
+    from trainer.models.scores import Scored
+
+    return Scored(loss)

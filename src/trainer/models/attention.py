@@ -42,7 +42,8 @@ class Rotary:
 def rotate(x: Tensor, rotations: Tensor) -> Tensor:
     """`x` (B, S, heads, head), float32 or float64, its pairs of neighbours turned by `rotations` (S, 1, head / 2)."""
     if torch.compiler.is_compiling():  # the compiler has no code for complex numbers, and needs none
-        (cosine, sine), (a, b) = torch.view_as_real(rotations).unbind(-1), x.unflatten(-1, (-1, 2)).unbind(-1)
+        cosine, sine = torch.view_as_real(rotations).unbind(-1)
+        a, b = x.reshape(*x.shape[:-1], -1, 2).unbind(-1)
         return torch.stack((a * cosine - b * sine, a * sine + b * cosine), -1).flatten(-2)
     pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
     return torch.view_as_real(pairs * rotations).flatten(-2)

@@ -15,7 +15,7 @@ from trainer.errors import UserError
 from trainer.models.recording import NotRecordable, Recording, draws, given_tensors, tensors_of, view
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # no types in torch
     """Notes every call, but those that only tensors made of given values take part in, which are done.
 
     Within torch's FakeTensorMode: tensors of no memory which are, to whoever asks, on the CPU. With those on the meta
@@ -23,7 +23,7 @@ class _Recorder(TorchDispatchMode):
     """
 
     def __init__(self, recording: Recording) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # as above
         self.recording = recording
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -35,11 +35,11 @@ class _Recorder(TorchDispatchMode):
             with unset_fake_temporarily():
                 return function(*args, **options)
         _check(function, args, options, given, fake)
-        noted = tree_map(_copied, (tuple(args), options))
-        result = function(*args, **options)
+        arguments, options = tree_map(_copied, (tuple(args), options))
+        result = function(*args, **dict(kwargs or {}))
         results = tree_map(_copied, result)
         with no_dispatch():
-            self.recording.note(function, *noted, results)
+            self.recording.note(function, arguments, options, results)
         return result
 
 

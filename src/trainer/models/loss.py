@@ -109,7 +109,7 @@ def loss_by_batch(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
 
 def takes_parts(loss: Loss) -> bool:
     """May the model give this loss logits that are cut over the classes (see `cross_entropy`)?"""
-    return loss in (token_loss, classification_loss, loss_by_batch)
+    return getattr(loss, "loss", loss) in (token_loss, classification_loss, loss_by_batch)  # also of one that is scored
 
 
 def own_method(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:

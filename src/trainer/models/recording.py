@@ -169,7 +169,8 @@ class Recording:
                 return value
             number = self.number(value)
             if number not in made:  # what made it is not needed, since it is overwritten
-                made[number] = torch.UntypedStorage(value.untyped_storage().nbytes(), device="cpu")
+                size = value.untyped_storage().nbytes()
+                made[number] = torch.empty(size, dtype=torch.uint8, device="cpu").untyped_storage()
             return view(made[number], value)
 
         arguments, options = tree_map(real, (tuple(operation.arguments), dict(operation.options)))

@@ -1,12 +1,15 @@
 """Residual network of basic blocks (He et al., "Deep Residual Learning for Image Recognition", 2016)."""
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 from trainer.models.check import check_model, class_count
 from trainer.schema import Model
+
+if TYPE_CHECKING:
+    from trainer.models.plan import Plan
 
 
 def convolution(inputs: int, outputs: int, size: int, stride: int) -> nn.Conv2d:
@@ -79,6 +82,17 @@ class ResNet(nn.Module):
         x = self.stem(images)
         for block in self.blocks:
             x = block(x)
+        return self.end(x)
+
+    def plan(self) -> "Plan":
+        """Where it may be cut."""
+        from trainer.models.plan import Plan
+
+        blocks = [f"blocks.{number}" for number in range(len(self.blocks))]
+        return Plan(blocks, begin="stem", end="end", first=("stem",), last=("output",))
+
+    def end(self, x: Tensor) -> Tensor:
+        """Logits, of what the last block gives."""
         return cast(Tensor, self.output(x.mean((2, 3))))
 
 

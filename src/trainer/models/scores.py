@@ -24,7 +24,8 @@ class Scored:
             return self.loss(model, batch)
         inputs, labels = losses.inputs_and_labels(batch)
         logits = model(inputs)
-        found = hits(logits, labels)
+        cut = getattr(logits, "full_tensor", None)  # over the classes
+        found = hits(cut() if cut else logits, labels)
         self.hits = found if self.hits is None else self.hits + found
         return losses.cross_entropy(logits, labels)
 
@@ -32,11 +33,6 @@ class Scored:
         """The hits since the last call."""
         found, self.hits = self.hits, None
         return [0, 0, 0] if found is None else found.tolist()
-
-
-def scored(loss: losses.Loss) -> Scored | None:
-    """`loss` with hits, if it is one of classes."""
-    return Scored(loss) if loss is losses.classification_loss or loss is losses.loss_by_batch else None
 
 
 def hits(logits: Tensor, labels: Tensor) -> Tensor:

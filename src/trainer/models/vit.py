@@ -1,15 +1,18 @@
 """Vision transformer: patches of an image as a sequence, the blocks of the GPT without the causal mask."""
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 
 from trainer.models.attention import Rotary
 from trainer.models.check import check_model, class_count, hidden_width, key_value_heads
-from trainer.models.gpt import Block
+from trainer.models.gpt import TENSOR, Block
 from trainer.models.layers import Linear, RMSNorm
 from trainer.schema import Model
+
+if TYPE_CHECKING:
+    from trainer.models.plan import Plan
 
 BASE = 100.0  # of the rotary positions: a grid is short
 
@@ -77,12 +80,49 @@ class ViT(nn.Module):
             cast(Block, block).attention.compute_dtype = dtype
 
     def forward(self, images: Tensor) -> Tensor:
+        return self.end(self.middle(self.begin(images), range(len(self.blocks)), images))
+
+    def plan(self) -> "Plan":
+        """Where it may be cut: matrices as the GPT's; the few outputs are not worth it."""
+        from trainer.models.plan import Plan
+
+        absent = {"attention.query_norm", "attention.key_norm"}
+        if cast(Block, self.blocks[0]).attention.query_norm is not None:
+            absent = set()
+        return Plan(
+            [f"blocks.{layer}" for layer in range(len(self.blocks))],
+            begin="begin",
+            middle="middle",
+            end="end",
+            hidden="hidden",
+            first=("patches",),
+            last=("norm", "output"),
+            tensor={
+                name: word
+                for name, word in TENSOR.items()
+                if name.startswith("blocks.") and name.removeprefix("blocks.*.") not in absent
+            },
+        )
+
+    def begin(self, images: Tensor) -> Tensor:
+        """What goes into the first block: (B, patches, width)."""
         if images.shape[1:] != self.shape:
             raise ValueError(f"images of shape {tuple(images.shape[1:])}, and the model is for {self.shape}")
-        x = self.patches(images.to(self.patches.weight.dtype)).flatten(2).transpose(1, 2)
+        return cast(Tensor, self.patches(images.to(self.patches.weight.dtype))).flatten(2).transpose(1, 2)
+
+    def middle(self, x: Tensor, layers: range, images: Tensor) -> Tensor:
+        """Some of the blocks, after another: (B, patches, width) in and out."""
         rotations = self.rotary.table(0, x.shape[1], x.device, x.dtype)
-        for block in self.blocks:
-            x = block(x, rotations)
+        for layer in layers:
+            x = self.blocks[layer](x, rotations)
+        return x
+
+    def hidden(self, images: Tensor) -> tuple[tuple[int, ...], torch.dtype]:
+        """Shape and number format of what goes from block to block."""
+        return (images.shape[0], self.rotary.side**2, self.norm.weight.shape[0]), self.norm.weight.dtype
+
+    def end(self, x: Tensor) -> Tensor:
+        """Logits, of what the last block gives."""
         return cast(Tensor, self.output(self.norm(x).mean(1)))
 
 

@@ -82,6 +82,7 @@ def _like(own: Tensor, parameter: Tensor) -> Tensor:
 
     cut = cast("DTensor", parameter)
     shape, stride = cut.shape, cut.stride()
+    own = own.to(cut.device_mesh.device_type)  # offloaded weights are reduced where ranks can talk
     return DTensor.from_local(own, cut.device_mesh, cut.placements, run_check=False, shape=shape, stride=stride)
 
 
@@ -90,7 +91,7 @@ def _sum(own: Tensor, parameter: Tensor, dimension: int | None = None) -> Tensor
     whole = _like(own, parameter)
     found = whole.sum() if dimension is None else whole.sum(dim=dimension, keepdim=True)
     total: Tensor = found.full_tensor() if is_cut(found) else found  # type: ignore[attr-defined]  # is_cut
-    return total
+    return total.to(own.device)
 
 
 def _rms(own: Tensor, parameter: Tensor) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 class Optimizers:
     """One or more torch optimizers that step as one. The learning rates they come with are the peaks. `average`: of
-    the weights, where one is kept."""
+    the weights, where one is kept. `apply`: steps them, where their own `step` is not all there is to do."""
 
     def __init__(self, optimizers: Sequence[torch.optim.Optimizer], average: Average | None = None) -> None:
         self.optimizers = list(optimizers)
+        self.apply: Callable[[Sequence[torch.optim.Optimizer]], None] = step_each
         self.average = average
         self._peaks = [[float(group["lr"]) for group in optimizer.param_groups] for optimizer in self.optimizers]
         self._parameters: list[Tensor] = [
@@ -30,8 +31,7 @@ class Optimizers:
 
     def step(self) -> None:
         """Applies the gradients."""
-        for optimizer in self.optimizers:
-            optimizer.step()
+        self.apply(self.optimizers)
         if self.average is not None:
             self.average.update()
 
@@ -50,3 +50,9 @@ class Optimizers:
             # looked up each time: an optimizer's load_state_dict puts other groups in place
             for group, peak in zip(optimizer.param_groups, peaks, strict=True):
                 group["lr"] = peak * multiplier
+
+
+def step_each(optimizers: Sequence[torch.optim.Optimizer]) -> None:
+    """One after the other."""
+    for optimizer in optimizers:
+        optimizer.step()

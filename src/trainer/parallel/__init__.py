@@ -165,7 +165,7 @@ def _copied(
     mesh: "DeviceMesh | None",
 ) -> Parallelized:
     """All of the model on every rank; with a `mesh`, but for the optimizer's state."""
-    from trainer.parallel.ddp import apply_ddp, refuse_unused
+    from trainer.parallel.ddp import apply_ddp, refuse_unused, trained
 
     whole = LossModule(model, loss)
     wrapped = apply_ddp(
@@ -177,7 +177,7 @@ def _copied(
         compress=parallel.compress,
         rank=parallel.powersgd_rank,
     )
-    check = partial(refuse_unused, model) if parallel.unused == "error" else None
+    check = partial(refuse_unused, trained(model)) if parallel.unused == "error" else None
     backward = Accumulate(wrapped, wrapped.no_sync, check=check, idle=_idle(model))
     spread = mesh["replicate"].get_group() if mesh is not None and layout.replicate > 1 else None
     return Parallelized(wrapped, layout, backward, whole, spread=spread)

@@ -72,7 +72,7 @@ class Statistics:
         totals = [int(count) for count in counts.tolist()]
         whole = torch.cat([self._own(number, seen[number], totals[number]) for number in range(len(seen))])
         torch.distributed.all_reduce(whole, group=self.group)
-        parts = whole.split([len(before) for before in self._before])
+        parts = torch.split(whole, [len(before) for before in self._before])
         for norm, part, momentum, others in zip(
             self.norms, parts, self.momenta, (a - b for a, b in zip(totals, seen, strict=True)), strict=True
         ):

@@ -1,5 +1,6 @@
 """Data parallelism: the same weights on every rank, gradients averaged while backward still runs."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -60,9 +61,14 @@ def compress_gradients(wrapped: "DistributedDataParallel", compress: str, rank: 
     wrapped.register_comm_hook(None, hook)
 
 
-def refuse_unused(model: nn.Module) -> None:
+def trained(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    """What has to get a gradient, by name."""
+    return [(name, each) for name, each in model.named_parameters() if each.requires_grad]
+
+
+def refuse_unused(parameters: Sequence[tuple[str, nn.Parameter]]) -> None:
     """UserError that names what got no gradient in this update: DDP would wait for it, on all ranks, in the next."""
-    unused = [name for name, each in model.named_parameters() if each.requires_grad and each.grad is None]
+    unused = [name for name, each in parameters if each.grad is None]
     if not unused:
         return
     named = ", ".join(unused[:_NAMED]) + (f" and {len(unused) - _NAMED} more" if len(unused) > _NAMED else "")

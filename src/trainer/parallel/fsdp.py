@@ -53,7 +53,7 @@ def apply_fsdp(
 
 def gather_ahead(units: Sequence[nn.Module], count: int) -> None:
     """While one of `units` works, the weights of the next `count` are on their way, in backward those before it."""
-    sharded = [each for each in units if isinstance(each, FSDPModule)]
+    sharded: list[FSDPModule] = [each for each in units if isinstance(each, FSDPModule)]
     assert len(sharded) == len(units)
     for index, unit in enumerate(sharded):
         unit.set_modules_to_forward_prefetch(sharded[index + 1 : index + 1 + count])

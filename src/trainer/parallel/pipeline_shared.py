@@ -90,5 +90,5 @@ def _sum(bucket: Sequence[Tensor], group: "ProcessGroup") -> None:
         return
     flat = torch.cat([each.reshape(-1) for each in bucket])
     dist.all_reduce(flat, group=group)
-    parts = flat.split([each.numel() for each in bucket])
+    parts = torch.split(flat, [each.numel() for each in bucket])
     torch._foreach_copy_(list(bucket), [part.view_as(each) for part, each in zip(parts, bucket, strict=True)])

@@ -66,7 +66,7 @@ def _contexts(block: nn.Module | None, selective: bool) -> Contexts:
     first: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
     second: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
     if selective:
-        first, second = create_selective_checkpoint_contexts(_policy)
+        first, second = create_selective_checkpoint_contexts(_policy)  # type: ignore[no-untyped-call]  # none in torch
     return first, second if block is None else _unwritten(block, second)
 
 

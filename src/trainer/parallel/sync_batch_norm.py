@@ -66,8 +66,10 @@ def moments(x: Tensor, counted: bool, group: ProcessGroup | None) -> tuple[Tenso
     variance, mean = torch.var_mean(x, (0, 2), correction=0)
     number = float(x.shape[0] * x.shape[2] if counted else 0)
     own = torch.cat((x.new_tensor([number]), mean, variance))
-    every = own.new_empty(torch.distributed.get_world_size(group), len(own))
-    torch.distributed.all_gather_into_tensor(every, own, group=group)
+    ranks = torch.distributed.get_world_size(group)
+    flat = own.new_empty(ranks * len(own))
+    torch.distributed.all_gather_into_tensor(flat, own, group=group)
+    every = flat.view(ranks, -1)
     weights = every[:, :1]
     count = int(weights.sum())
     assert count, "no rank has a sample that counts"

@@ -10,6 +10,7 @@ from trainer.precision.choice import choose
 from trainer.precision.scale import LossScale
 
 if TYPE_CHECKING:
+    from trainer.optim import Optimizers
     from trainer.precision.rounding import Rounding
     from trainer.schema import Precision
 
@@ -56,8 +57,7 @@ class Policy:
 
     def cast(self, model: nn.Module, device: torch.device | None) -> None:
         """Moves `model` there (None: it stays where it is), its parameters in their format. Gradients of bf16 weights
-        add up in fp32: 512 ones would be 256 in bf16. Raises UserError (status 2) for a device without the products
-        that are asked for."""
+        add up in fp32: 512 ones would be 256 in bf16."""
         model.to(device=device, dtype=self.weights)
         if self.weights == torch.bfloat16:
             for parameter in model.parameters():
@@ -67,10 +67,16 @@ class Policy:
             own: Any = model
             own.attention_dtype = self.attention
         if self.products8:
-            assert device is not None
-            from trainer.precision.float8 import apply_float8
+            from trainer.precision.float8 import convert
 
-            apply_float8(model, device)
+            convert(model)
+
+    def keep_small_steps(self, optimizers: "Optimizers", model: nn.Module) -> None:
+        """Lets optimizers of a model with bf16 weights step so that what the format cannot hold is not lost."""
+        if self.rounding is not None:
+            from trainer.precision.rounding import RoundedStep
+
+            optimizers.apply = RoundedStep(self.rounding, model)
 
     def state(self) -> dict[str, Any]:
         """What a resumed run needs to go on bit for bit."""
@@ -88,7 +94,12 @@ class Policy:
 
 
 def make_policy(settings: "Precision", compute: str, device: torch.device, seed: int = 0) -> Policy:
-    """`compute` is `settings.compute` with auto already decided by `choose`; `seed`: of random rounding."""
+    """`compute` is `settings.compute` with auto already decided by `choose`; `seed`: of random rounding. Raises
+    UserError (status 2) for a device without the products that are asked for."""
+    if compute == "fp8":
+        from trainer.precision.float8 import need_products
+
+        need_products(device)
     scaled = compute == "fp16" and settings.loss_scale > 0
     scale = LossScale(settings.loss_scale, settings.growth, settings.min_scale) if scaled else None
     weights = DTYPES["fp64" if compute == "fp64" else settings.weights]

@@ -17,13 +17,11 @@ VALUES, GRADIENTS = torch.float8_e4m3fn, torch.float8_e5m2
 _MULTIPLE = 16  # sizes that the scaled product takes
 
 
-def apply_float8(model: nn.Module, device: torch.device) -> None:
-    """Every linear layer of `model` whose sizes allow it multiplies in 8 bits from now on. Raises UserError (status 2)
-    for a device that cannot."""
+def need_products(device: torch.device) -> None:
+    """UserError (status 2) for a device that has none of 8 bits."""
     reason = missing(device)
     if reason:
         raise UserError(f"precision.compute fp8: {reason}", "--precision.compute bf16, or auto", 2)
-    convert(model)
 
 
 def missing(device: torch.device) -> str:
@@ -39,7 +37,7 @@ def missing(device: torch.device) -> str:
 
 
 def convert(model: nn.Module) -> int:
-    """Gives the linear layers an 8-bit forward, those of an output layer's size or an odd one not; how many it were."""
+    """Lets every linear layer multiply in 8 bits, but output layers and those of other sizes; how many it were."""
     outputs = {
         module.get_submodule(name) for module in model.modules() for name in getattr(module, "output_layers", ())
     }

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from trainer.checkpoint.names import plain_names
-from trainer.optim import Optimizers
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -40,31 +39,26 @@ class Rounding:
         return zlib.crc32(f"{self.seed} {self.updates} {name}".encode())
 
 
-class RoundedOptimizers(Optimizers):
-    """Steps optimizers whose parameters are bf16 through fp32 copies of a few of them at a time.
+class RoundedStep:
+    """Steps optimizers whose parameters are bf16 through fp32 copies of a few of them at a time: for
+    `Optimizers.apply`.
 
     Their state is kept in bf16 as well, rounded at random too unless the update is plain: a second moment that decays
     by a thousandth would else never fall. An optimizer that is not torch's own gets all its parameters at once, since
     it may count steps in its groups.
     """
 
-    def __init__(
-        self,
-        optimizers: Sequence["Optimizer"],
-        rounding: Rounding,
-        model: nn.Module,
-    ) -> None:
-        super().__init__(optimizers)
+    def __init__(self, rounding: Rounding, model: nn.Module) -> None:
         self.rounding = rounding
         parameters = dict(model.named_parameters())
         plain = plain_names(model, parameters)
         self.names = {parameter: plain[name] for name, parameter in parameters.items()}
 
     @torch.no_grad()
-    def step(self) -> None:
+    def __call__(self, optimizers: Sequence["Optimizer"]) -> None:
         """Applies the gradients."""
         self.rounding.updates += 1
-        for optimizer in self.optimizers:
+        for optimizer in optimizers:
             groups = optimizer.param_groups
             own = type(optimizer).__module__.startswith("torch.optim")
             try:

@@ -26,10 +26,8 @@ def verdict(
     Rank 0 first trains alone while the others wait where the ranks meet. `precision.compute` must be decided.
     """
     folder = Path(config.run.folder)
-    if world.rank == 0 and not config.data.dataset:
-        from trainer.run import prepare_files
-
-        prepare_files(config, folder, None)
+    if world.rank == 0:
+        _prepare(config, folder)
     device = session.set_up(config, world)
     tolerance = tolerance or TOLERANCES[config.precision.compute]
     layout = plan_layout(config, world.world_size)
@@ -62,11 +60,24 @@ def verdict(
     }
 
 
+def _prepare(config: Config, folder: Path) -> None:
+    """What the other ranks rely on."""
+    if config.data.images:
+        from trainer.data import images
+
+        folder.mkdir(parents=True, exist_ok=True)
+        images.note(folder, images.find_images(config.data))
+    elif not config.data.dataset:
+        from trainer.run import prepare_files
+
+        prepare_files(config, folder, None)
+
+
 def _probe(
     config: Config, data: Datasets, plan: BatchPlan, device: torch.device, tolerance: float, findings: Findings
 ) -> Findings:
     """Looks at the first samples with a model of its own, whose buffers may change."""
-    policy = make_policy(config.precision, config.precision.compute, device)
+    policy = make_policy(config.precision, config.precision.compute, device, config.run.seed)
     model = session.make_model(config, data.vocabulary, policy, device)
     quiet = silence(model)
     samples = min(max(2, plan.micro), len(data.train))

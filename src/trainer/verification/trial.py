@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 from trainer import session
 from trainer.checkpoint.names import plain_names
 from trainer.checkpoint.parts import gathered
+from trainer.checkpoint.stages import joined, keeps
 from trainer.data.datasets import Datasets
 from trainer.errors import UserError
 from trainer.mesh import BatchPlan, Layout
@@ -22,6 +23,9 @@ from trainer.parallel import parallelize
 from trainer.precision import make_policy
 from trainer.schema import Config
 from trainer.step import Step
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 
 class Numbers(NamedTuple):
@@ -40,7 +44,7 @@ def run_updates(
     config: Config, layout: Layout, plan: BatchPlan, data: Datasets, device: torch.device, *, rank: int, updates: int
 ) -> Numbers:
     """Trains the first `updates` of the run as rank `rank` of `layout`. Collective where there is more than one."""
-    policy = make_policy(config.precision, config.precision.compute, device)
+    policy = make_policy(config.precision, config.precision.compute, device, config.run.seed)
     model = session.make_model(config, data.vocabulary, policy, device)
     silence(model)
     cut = parallelize(
@@ -49,13 +53,15 @@ def run_updates(
         layout,
         config.parallel,
         device,
+        gathered=policy.gathered,
         memory=config.memory,
         compiled=config.model.compile == "blocks",
     )
-    optimizers = build_optimizer(model, config.optim, device)
+    optimizers = build_optimizer(model, config.optim, device, cut.spread)
+    policy.keep_small_steps(optimizers, model)
     session.seed_everything(config.run.seed, rank)
     gradients: dict[str, Tensor] = {}
-    _record(optimizers, model, gradients, keep=rank == 0)
+    _record(optimizers, model, gradients, rank == 0, cut.stages)
     step = Step(cut, optimizers, policy, device, clip=config.optim.clip)
     loader = session.make_loader(config, data, plan, layout.data_index(rank), device)
     numbers = Numbers([], [], gradients, {}, [])
@@ -64,12 +70,14 @@ def run_updates(
         micro_batches = [(moved(batch, device), real) for batch, real in update.micro_batches]
         divisor = float(max(1, update.samples * data.train.tokens_per_sample))
         outcome = step(micro_batches, divisor, 1.0, False)
+        if cut.settle is not None:
+            cut.settle()
         numbers.losses.append(outcome.loss)
         numbers.norms.append(outcome.grad_norm)
     loader.close()
     if not numbers.losses:
         raise UserError("the data gives no update to compare", "a smaller --batch.size, or more data", 2)
-    numbers.weights.update(_whole(model, model.state_dict(), keep=rank == 0))
+    numbers.weights.update(_whole(model, model.state_dict(), rank == 0, cut.stages))
     return numbers
 
 
@@ -94,7 +102,9 @@ def digest(batch: Any) -> str:
     return found.hexdigest()[:16]
 
 
-def _record(optimizers: Optimizers, model: nn.Module, into: dict[str, Tensor], *, keep: bool) -> None:
+def _record(
+    optimizers: Optimizers, model: nn.Module, into: dict[str, Tensor], keep: bool, stages: "ProcessGroup | None"
+) -> None:
     """Copies the gradients of the first update, as they are when they are applied."""
     step = optimizers.step
     done = False
@@ -104,13 +114,16 @@ def _record(optimizers: Optimizers, model: nn.Module, into: dict[str, Tensor], *
         if not done:
             done = True
             found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-            into.update(_whole(model, found, keep=keep))
+            into.update(_whole(model, found, keep, stages))
         step()
 
     optimizers.step = recorded  # type: ignore[method-assign]  # of this one object
 
 
-def _whole(model: nn.Module, state: Mapping[str, Any], *, keep: bool) -> dict[str, Tensor]:
+def _whole(model: nn.Module, state: Mapping[str, Any], keep: bool, stages: "ProcessGroup | None") -> dict[str, Tensor]:
     names = plain_names(model, model.state_dict())
-    found = gathered({names.get(name, name): value for name, value in state.items()}, keep)
+    kept = keeps(keep, stages)
+    found = gathered({names.get(name, name): value for name, value in state.items()}, kept)
+    if kept:
+        found = joined(found, stages)
     return {name: value.detach().cpu().clone() for name, value in found.items() if isinstance(value, Tensor)}

@@ -1,4 +1,4 @@
-"""Run as a process: `python flows.py plain|fast|lazy KIND`; trains five updates and prints JSON about them.
+"""Run as a program: `flows.py KIND`, in a process that `begin` has begun; trains five updates, prints JSON about them.
 
 KIND: adamw, sgd, muon (in float32), with "ddp-" before it in a group of one, or "compile-": goes on compiled.
 """
@@ -7,22 +7,29 @@ import json
 import sys
 from typing import Any
 
+# what `begin` leaves: the notes of the overlays and of the modules that wait
+BEGUN: dict[str, Any] = {"note": {}, "waiting": {"modules": [], "touched": []}}
 
-def main(start: str, kind: str) -> None:
-    note: dict[str, Any] = {}
-    waiting: dict[str, Any] = {"modules": [], "touched": []}
+
+def begin(start: str) -> None:
+    """plain, fast (with overlays), or lazy (with modules that wait too); then imports torch."""
     if start == "lazy":
         from trainer_boot import lazy
 
-        waiting = lazy.install()
+        BEGUN["waiting"] = lazy.install()
     if start != "plain":
         from trainer_boot import overlays
 
-        note = overlays.install()
+        BEGUN["note"] = overlays.install()
         assert "torch" not in sys.modules
-    import torch as really
+    import torch  # noqa: F401  # for those that are forked
 
-    torch: Any = really
+
+def main(kind: str) -> None:
+    from tests.boot.overlays.flows import BEGUN
+
+    note, waiting = BEGUN["note"], BEGUN["waiting"]
+    torch: Any = sys.modules["torch"]
     torch.set_num_threads(1)
     torch.manual_seed(5)
     model: Any = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 4))

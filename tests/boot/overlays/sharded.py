@@ -1,4 +1,4 @@
-"""Run as a process: `python sharded.py SCRIPT FOLDER LAYERS`; a rank of one of tools/plain with layers on.
+"""Run as a program: `sharded.py SCRIPT FOLDER`; a rank of one of tools/plain in a process that `begin` has begun.
 
 At its end FOLDER/start-RANK.json says which modules there are and what the overlays' states are.
 """
@@ -10,11 +10,20 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
+NOTES: list[dict[str, Any]] = []
 
-def main(script: str, folder: str, layers: str) -> None:
+
+def begin(layers: str) -> None:
+    """Puts the layers on and imports torch, as a rank does first."""
     from trainer_boot.layers import put_on
 
-    notes: list[dict[str, Any]] = put_on(layers.split(","))
+    NOTES.extend(put_on(layers.split(",")))
+    import torch  # noqa: F401  # for those that are forked
+
+
+def main(script: str, folder: str) -> None:
+    from tests.boot.overlays.sharded import NOTES as notes
+
     leave = os._exit
 
     def told(status: int) -> NoReturn:

@@ -2,22 +2,23 @@
 
 import json
 import os
-import subprocess
-import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.beds.warm import warm
+
 HERE = Path(__file__).parent
-SOURCE = HERE.parents[2] / "src"
 
 
+@cache
 def flow(start: str, kind: str) -> tuple[Any, ...]:
-    """Losses, weights, big modules that were imported by training, the overlays' states before and reasons after."""
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, str(HERE / "flows.py"), start, kind]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    """Losses, weights, big modules that were imported by training, the overlays' states before and reasons after. Each
+    is a process of its own, forked after such a start."""
+    begun = warm(f"from tests.boot.overlays import flows; flows.begin({start!r})", OMP_NUM_THREADS="1")
+    done = begun.run([str(HERE / "flows.py"), kind], cwd=HERE, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     return tuple(json.loads(done.stdout.splitlines()[-1]))
 

@@ -1,6 +1,7 @@
-"""Runs `run_ranks` as a program of its own: parent_program.py spawn|fork NPROC MAX_RESTARTS COMMAND...
+"""Runs `run_ranks` as a program of its own: parent_program.py spawn|fork|load NPROC MAX_RESTARTS COMMAND...
 
-The command is Python, a program's path and its arguments. To fork, the program is run in the forked process.
+The command is Python, a program's path and its arguments. To fork, the program is run in the forked process, after
+its parent has imported torch if it is to load.
 """
 
 import runpy
@@ -23,9 +24,13 @@ def main() -> int:
         runpy.run_path(command[1], run_name="__main__")
         return 0
 
-    starter = Forker(lambda: None, rank, spawner) if how == "fork" else spawner
+    def load() -> None:
+        if how == "load":
+            import torch.distributed  # noqa: F401  # for the ranks
+
+    starter = spawner if how == "spawn" else Forker(load, rank, spawner)
     status = run_ranks(starter, int(nproc), max_restarts=int(restarts), grace=GRACE_SECONDS)
-    assert "torch" not in sys.modules
+    assert how == "load" or "torch" not in sys.modules
     return status
 
 

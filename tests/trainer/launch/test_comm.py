@@ -17,7 +17,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "
 
 def ours(max_restarts: int) -> list[str]:
     """Two ranks under our own parent."""
-    return [sys.executable, str(HERE / "parent_program.py"), "spawn", "2", str(max_restarts), sys.executable, RANK]
+    return [sys.executable, str(HERE / "parent_program.py"), "load", "2", str(max_restarts), sys.executable, RANK]
 
 
 def run(command: list[str]) -> tuple[int, str]:

@@ -102,8 +102,8 @@ def train(folder: Path, name: str, layers: str, **environment: str) -> list[dict
 
 
 def test_two_threads_a_rank_compute_the_same_bits(tmp_path: Path) -> None:
-    forked = train(tmp_path, "forked", "gc,fork", OMP_NUM_THREADS="2")
-    started = train(tmp_path, "started", "gc", OMP_NUM_THREADS="2")
+    forked = train(tmp_path, "forked", "gc,overlays,fork", OMP_NUM_THREADS="2")
+    started = train(tmp_path, "started", "gc,overlays", OMP_NUM_THREADS="2")
     assert losses(tmp_path / "forked") == losses(tmp_path / "started")
     for report in forked:
         assert {note["layer"]: note["state"] for note in report["layers"]}["fork"] == "on"

@@ -1,17 +1,25 @@
 """Models of images: what they see, how large they are, what is refused."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.beds.ranks import on_ranks
 from trainer.errors import UserError
+from trainer.mesh import Layout
 from trainer.models import build_model
 from trainer.models.check import check_model, count_parameters
 from trainer.models.loss import classification_loss
 from trainer.models.resnet import ResNet
 from trainer.models.scores import Scored, hits, shares
 from trainer.models.vit import GridRotary
-from trainer.schema import Model
+from trainer.optim import build_optimizer
+from trainer.parallel import parallelize
+from trainer.precision import Policy
+from trainer.schema import Model, Optim, Parallel
+from trainer.step import Step
 
 MODELS = {
     "vit": Model(kind="vit", image=8, patch=4, width=16, heads=2, layers=2, qk_norm=True),
@@ -94,6 +102,41 @@ def test_blocks_are_listed_in_order_for_cutting() -> None:
 
     model = ResNet(channels=3, filters=4, stages=[2, 1], classes=3)
     assert plan_of(model).blocks == ("blocks.0", "blocks.1", "blocks.2")
+
+
+def cut_vit(rank: int, count: int, degrees: dict[str, int]) -> list[float]:
+    """Losses and norms of two updates and of an evaluation's batch; the hits of that batch on rank 0."""
+    torch.manual_seed(0)
+    model = build_model(MODELS["vit"], vocabulary=6).double()
+    loss = Scored(classification_loss)
+    settings = Parallel(sequence_parallel=False)
+    cut = parallelize(model, loss, Layout(**degrees), settings, torch.device("cpu"))
+    policy = Policy(torch.float64, torch.float64, None, None)
+    optimizers = build_optimizer(model, Optim(name="sgd", lr=0.1), torch.device("cpu"))
+    step = Step(cut, optimizers, policy, torch.device("cpu"), clip=1.0)
+    generator = torch.Generator().manual_seed(1)
+    made = [torch.randn(4, 3, 8, 8, generator=generator).double() for _ in range(4)]
+    batches: list[tuple[Any, int]] = [({"inputs": each, "labels": torch.tensor([0, 2, 3, 5])}, 4) for each in made]
+    told = []
+    for first in (0, 2):
+        outcome = step(batches[first : first + 2], 8.0, 1.0, False)
+        told += [outcome.loss, outcome.grad_norm]
+    loss.counting = True
+    with torch.no_grad():
+        sums = torch.stack([each.double() for each in cut.evaluate(batches[0][0])]) * cut.counts
+    found = torch.tensor(loss.taken(), dtype=torch.float64) * cut.counts
+    if count > 1:
+        torch.distributed.all_reduce(sums)
+        torch.distributed.all_reduce(found)
+    return told + sums.tolist() + found.tolist()
+
+
+@pytest.mark.parametrize("name", ["tensor", "pipeline"])
+def test_a_vit_that_is_cut_is_the_same(name: str) -> None:
+    one = cut_vit(0, 1, {})
+    assert one[-1] == 4
+    for other in on_ranks(2, cut_vit, {name: 2}):
+        assert other == pytest.approx(one, rel=1e-11)
 
 
 def test_hits_are_counted_of_counted_labels_only() -> None:

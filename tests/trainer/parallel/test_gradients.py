@@ -1,5 +1,7 @@
 """Gradients of which each rank holds parts, as one vector."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -30,13 +32,16 @@ def norms(rank: int, count: int) -> list[float]:
     ]
     before = total_norm(cut, count, CPU)
     torch._foreach_mul_(own_parts(cut), 0.5)
-    return [before, total_norm(cut, count, CPU), total_norm([], count, CPU)]
+    after = total_norm(cut, count, CPU)
+    if rank == 1:
+        own_parts(cut)[0][0, 0] = math.inf  # an overflow that one rank alone could see
+    return [before, after, total_norm([], count, CPU), total_norm(cut, count, CPU)]
 
 
 def test_what_several_ranks_hold_alike_counts_once() -> None:
     expected = float(torch.cat([each.flatten() for each in gradients()]).norm())
     for found in on_ranks(4, norms):
-        assert found == pytest.approx([expected, expected / 2, 0.0], rel=1e-14)
+        assert found == pytest.approx([expected, expected / 2, 0.0, math.inf], rel=1e-14)
 
 
 def summands(rank: int, count: int) -> list[float]:
@@ -52,9 +57,9 @@ def summands(rank: int, count: int) -> list[float]:
     add_up(parameters)
     add_up(parameters)
     found = []
-    for parameter in parameters:
-        assert parameter.grad is not None
-        found.extend(own_parts([parameter.grad])[0].tolist())
+    for each in parameters:
+        assert each.grad is not None
+        found.extend(own_parts([each.grad])[0].tolist())
     return found
 
 

@@ -198,6 +198,11 @@ def test_no_forward_is_hidden_and_a_sequential_model_with_its_own_loss_needs_no_
     assert first[2:] == (0.0, 0) and last[2] > 0 and last[3] == 3
 
 
+def twice(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
+    first, _ = toy.token_loss(model, batch)
+    return toy.token_loss(model, batch)[0] + first, torch.tensor(1)
+
+
 def reaches_inside(model: Any, batch: Any) -> tuple[Tensor, Tensor]:
     return model.head(model.blocks[0](model.embedding(batch["tokens"]))).sum(), torch.tensor(1)
 
@@ -278,8 +283,7 @@ class Dropping(Stacked):
     def __init__(self, again: bool) -> None:
         super().__init__(layers=4, dropout=0.5)
         if again:
-            blocks: Any = self.blocks
-            for block in blocks:
+            for block in self.blocks:
                 block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
 

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from tests.beds.ranks import on_ranks
 from tools import amp
 from trainer.mesh import Layout
-from trainer.optim import build_optimizer
+from trainer.optim import Optimizers, build_optimizer
 from trainer.parallel.fsdp import apply_fsdp
 from trainer.parallel.meshes import device_mesh
-from trainer.precision.rounding import REST, RoundedOptimizers, Rounding, noise, places, rounded_at_random
+from trainer.precision.rounding import REST, RoundedStep, Rounding, noise, places, rounded_at_random
 from trainer.schema import Optim
 
 CPU = torch.device("cpu")
@@ -75,8 +75,8 @@ def stepped(rank: int, count: int, update: str, name: str, strategy: str, update
         apply_fsdp(model, device_mesh(layout, CPU)["replicate", "shard"] if strategy != "full" else
                    device_mesh(layout, CPU), list(model.blocks), reshard=True)  # fmt: skip
     rounding = Rounding(update, 3)
-    made = build_optimizer(model, Optim(name=name, lr=1e-3, momentum=0.9, weight_decay=0.1), CPU)
-    optimizers = RoundedOptimizers(made.optimizers, rounding, model)
+    optimizers = build_optimizer(model, Optim(name=name, lr=1e-3, momentum=0.9, weight_decay=0.1), CPU)
+    optimizers.apply = RoundedStep(rounding, model)
     for number in range(updates):
         for index, parameter in enumerate(model.parameters()):
             whole = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(100 * number + index))
@@ -121,7 +121,7 @@ def test_the_same_bits_come_from_every_layout(update: str, name: str) -> None:
 
 
 def test_an_optimizer_of_elsewhere_sees_all_its_groups_at_once() -> None:
-    calls = []
+    calls: list[list[int]] = []
 
     class Own(torch.optim.Optimizer):
         def step(self, closure: Any = None) -> None:  # type: ignore[override]  # torch has overloads
@@ -134,8 +134,10 @@ def test_an_optimizer_of_elsewhere_sees_all_its_groups_at_once() -> None:
 
     Own.__module__ = "elsewhere"
     model = nn.Linear(2, 2).bfloat16()
-    own = Own([{"params": [model.weight]}, {"params": [model.bias]}], {"lr": 1.0})
-    optimizers = RoundedOptimizers([own], Rounding("kahan", 0), model)
+    groups: list[dict[str, Any]] = [{"params": [model.weight]}, {"params": [model.bias]}]
+    own = Own(groups, {"lr": 1.0})
+    optimizers = Optimizers([own])
+    optimizers.apply = RoundedStep(Rounding("kahan", 0), model)
     model.weight.grad, model.bias.grad = torch.ones_like(model.weight), torch.ones_like(model.bias)
     optimizers.step()
     assert calls == [[1, 1]]
