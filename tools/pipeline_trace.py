@@ -137,9 +137,8 @@ def _plain(action: Any) -> list[tuple[str, int, int]]:
     """(kind, stage, micro-batch) of an action of torch's; of two that belong together, of both."""
     if action.sub_actions:
         return [each for part in action.sub_actions for each in _plain(part)]
-    kinds = {"F": "F", "B": "B", "I": "I", "W": "W"}
-    kind = kinds.get(str(action.computation_type))
-    return [(kind, action.stage_index, action.microbatch_index)] if kind else []
+    kind = action.computation_type.value
+    return [(kind, action.stage_index, action.microbatch_index)] if kind in ("F", "B", "I", "W") else []
 
 
 def in_flight(events: Sequence[Event]) -> int:

@@ -23,8 +23,8 @@ from trainer.schedules import SPLIT_BACKWARD, next_allowed, stages_of, stages_pe
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-SINGLE = {"gpipe": pipelining.ScheduleGPipe, "1f1b": pipelining.Schedule1F1B}
-SEVERAL = {
+SINGLE: dict[str, Any] = {"gpipe": pipelining.ScheduleGPipe, "1f1b": pipelining.Schedule1F1B}
+SEVERAL: dict[str, Any] = {
     "interleaved": pipelining.ScheduleInterleaved1F1B,
     "zero_bubble": pipelining.ScheduleInterleavedZeroBubble,
     "zbv": pipelining.ScheduleZBVZeroBubble,

@@ -52,7 +52,8 @@ class Calls:
 
         self._whole = answer
         self._answer: Callable[[Call], Any] = answer
-        model.forward = lambda *args, **kwargs: self._answer(Call(args, kwargs))
+        own: Any = model
+        own.forward = lambda *args, **kwargs: self._answer(Call(args, kwargs))
 
     def of(self, batch: Any) -> Call:
         """What the loss calls the model with. Computes what the loss does before that, without gradients."""

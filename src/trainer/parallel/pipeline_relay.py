@@ -13,7 +13,7 @@ from trainer.parallel.pipeline_shapes import Form, Shapes
 from trainer.parallel.pipeline_stage import NOTHING, StageModule
 
 if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup, Work
+    from torch.distributed import ProcessGroup
 
 AHEAD = 4  # sends that may wait for their receiver: a first stage goes on with the next batch meanwhile
 
@@ -35,7 +35,7 @@ class Relay:
         self.group = group
         self.device = device
         self.shapes = shapes
-        self._sent: deque[tuple[Work | None, Tensor]] = deque()
+        self._sent: deque[tuple[Any, Tensor]] = deque()
 
     def __call__(self, call: Call) -> Any:
         """What the model returns where this rank has the last stage, else None. Collective over the pipeline."""
