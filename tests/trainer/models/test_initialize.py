@@ -85,7 +85,10 @@ def test_the_weights_and_the_next_random_number_are_those_of_the_plain_build(nam
     plain, drawn = tensors(build()), torch.rand(4)
     torch.manual_seed(3)
     model, recording = record(build)
-    assert {key for key, tensor in tensors(model).items() if not tensor.is_meta} <= {"given", "norm.num_batches_tracked"}
+    assert {key for key, tensor in tensors(model).items() if not tensor.is_meta} <= {
+        "given",
+        "norm.num_batches_tracked",
+    }
     materialize(model, recording, lambda whole, old: whole.clone())
     assert torch.equal(torch.rand(4), drawn)
     made = tensors(model)
