@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -96,11 +96,11 @@ def total(model: nn.Module, batch: Tensor) -> tuple[Tensor, Tensor]:
     return output.sum(), torch.tensor(len(output))
 
 
-def traced(rank: int, count: int, schedule: str, virtual: int, micro_batches: int, times: Times) -> Any:
-    """One rank of an update: its events, and the order that torch's schedule gives all ranks."""
+def traced(rank: int, count: int, schedule: str, virtual: int, micro_batches: int, times: Times) -> list[Event]:
+    """One rank of an update: its events."""
     # a stage of several to a rank does its share of a rank's work
     shared = Times(*(each / virtual for each in times))
-    model = Sleeper(count * virtual, shared)
+    model = Sleeper(count * virtual, Times(0.0, 0.0, 0.0))
     group = dist.group.WORLD
     assert group is not None
     pipeline = Pipeline(model, total, group, CPU, schedule=schedule, virtual=virtual)
@@ -109,12 +109,13 @@ def traced(rank: int, count: int, schedule: str, virtual: int, micro_batches: in
     events: list[Event] = []
     for stage in pipeline._stages:
         _watch(stage, events)
+    for block in model.modules():
+        if isinstance(block, SleepingBlock):
+            block.times = shared
     dist.barrier()
     began = time.monotonic()
     pipeline(batches, 1.0, contextlib.nullcontext())
-    made: Any = pipeline._made[micro_batches]
-    orders = {at: [_plain(each) for each in row if each is not None] for at, row in made.pipeline_order.items()}
-    return [each._replace(start=each.start - began, end=each.end - began) for each in events], orders
+    return [each._replace(start=each.start - began, end=each.end - began) for each in events]
 
 
 def _watch(stage: Any, events: list[Event]) -> None:
@@ -131,14 +132,6 @@ def _watch(stage: Any, events: list[Event]) -> None:
     kinds = {"forward_one_chunk": "F", "backward_one_chunk": "B", "backward_weight_one_chunk": "W"}
     for name, kind in kinds.items():
         setattr(stage, name, timed(getattr(stage, name), kind))
-
-
-def _plain(action: Any) -> list[tuple[str, int, int]]:
-    """(kind, stage, micro-batch) of an action of torch's; of two that belong together, of both."""
-    if action.sub_actions:
-        return [each for part in action.sub_actions for each in _plain(part)]
-    kind = action.computation_type.value
-    return [(kind, action.stage_index, action.microbatch_index)] if kind in ("F", "B", "I", "W") else []
 
 
 def in_flight(events: Sequence[Event]) -> int:
@@ -158,11 +151,14 @@ def waited(events_of_ranks: Sequence[Sequence[Event]]) -> float:
     return 1.0 - busy / (len(events_of_ranks) * (end - start))
 
 
-def by_arithmetic(orders: Mapping[int, Sequence[Sequence[tuple[str, int, int]]]], stages: int, times: Times) -> float:
-    """The same share, where each rank does what torch's schedule says as soon as what it needs is there, and sending
+def by_arithmetic(events_of_ranks: Sequence[Sequence[Event]], stages: int, times: Times) -> float:
+    """The same share, where each rank does what it did in that order as soon as what it needs is there, and sending
     takes no time."""
     takes = {"F": times.forward, "B": times.inputs + times.weights, "I": times.inputs, "W": times.weights}
-    left = {rank: [each for actions in row for each in actions] for rank, row in orders.items()}
+    left = {
+        rank: [(each.kind, each.stage, each.micro_batch) for each in sorted(events, key=lambda one: one.start)]
+        for rank, events in enumerate(events_of_ranks)
+    }
     busy = sum(takes[kind] for row in left.values() for kind, _, _ in row)
     free = dict.fromkeys(left, 0.0)
     done: dict[tuple[str, int, int], float] = {}
