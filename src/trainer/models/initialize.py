@@ -1,6 +1,7 @@
 """A model built without memory; its weights are the plain build's, bit for bit, whatever part of them a rank keeps."""
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -98,8 +99,11 @@ def record(build: Callable[[], nn.Module]) -> tuple[nn.Module, Recording]:
     Raises NotRecordable, or what build() raises where it asks for values that are not there.
     """
     recording = Recording()
-    with FakeTensorMode(allow_non_fake_inputs=True), _Recorder(recording), _whole_calls(recording):
-        model = build()
+    with warnings.catch_warnings():
+        # a copy of a tensor asks for its address, and torch says that it has none
+        warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")
+        with FakeTensorMode(allow_non_fake_inputs=True), _Recorder(recording), _whole_calls(recording):
+            model = build()
     metas: dict[int, Tensor] = {}
     for name, holder, key, tensor in slots(model):
         if isinstance(tensor, FakeTensor):
