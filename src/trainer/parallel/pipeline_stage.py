@@ -75,15 +75,28 @@ class Stage(PipelineStage):
     def backward_maybe_with_nosync(
         self, backward_type: str, bwd_kwargs: dict[str, Any], last_backward: bool = False
     ) -> tuple[Any, Any]:
-        """As torch's, but the backward for weights keeps the graph until it is through: a weight that a stage uses
-        twice is reached by way of nodes that others need after it."""
+        """As torch's, but the backward for weights keeps the graph until it is through (a weight that a stage uses
+        twice is reached by way of nodes that others need after it), and gradients can be added to (a sum's is one
+        number spread out)."""
         if backward_type != "weight":
             found: tuple[Any, Any] = super().backward_maybe_with_nosync(backward_type, bwd_kwargs, last_backward)
             return found
         if isinstance(self.submod, FSDPModule):
             self.submod.set_reshard_after_backward(False)
             self.submod.set_requires_gradient_sync(False)
-        return stage_backward_weight(self.submod.parameters(), bwd_kwargs["param_groups"], retain_graph=True), None
+        stage_backward_weight(self.submod.parameters(), bwd_kwargs["param_groups"], retain_graph=True)
+        for parameter in self.submod.parameters():
+            if parameter.grad is not None and not parameter.grad.is_contiguous():
+                parameter.grad = parameter.grad.contiguous()
+        return (), None
+
+    def get_bwd_send_ops(self, bwd_chunk_id: int) -> list[Any]:
+        """As torch's, but of gradients as they are sent: a sum's is one number spread out."""
+        if self.has_backward and not self.is_first:
+            found = self.bwd_cache[bwd_chunk_id]
+            self.bwd_cache[bwd_chunk_id] = tuple(each if each is None else each.contiguous() for each in found)
+        sends: list[Any] = super().get_bwd_send_ops(bwd_chunk_id)
+        return sends
 
     def _setup_forward_recv_info(self, num_microbatches: int, has_backward: bool) -> None:
         super()._setup_forward_recv_info(num_microbatches, has_backward)
