@@ -34,6 +34,7 @@ MORE_OPTIMIZERS = {
 }
 # as on CUDA; not among those that have to agree
 BF16 = {"muon_bf16": Optim(name="muon", lr=0.01, momentum=0.9, clip=0.5, matrix_precision="bf16")}
+SCHEDULES = (("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("zero_bubble", 2), ("zbv", 2), ("dualpipev", 2))
 MODEL = Model(kind="gpt", layers=4, width=16, heads=4, tied=True)
 
 
@@ -113,7 +114,56 @@ class Numbers(NamedTuple):
 
 
 def cases() -> Iterator[Case]:
-    """All that are compared."""
+    """Those of the table: every way to cut, alone and in products."""
+    for ranks in (2, 4, 8):
+        for strategy in ("ddp", "optimizer", "gradients", "full"):
+            yield Case(ranks, strategy, 0, 1)
+    yield Case(4, "gradients", 2, 2)
+    yield Case(4, "full", 2, 2)
+    yield Case(8, "full", 2, 1)
+    for name, virtual in SCHEDULES:
+        yield Case(1, "ddp", 0, 2, pipeline=2, schedule=name, virtual=virtual)
+    yield Case(1, "ddp", 0, 16, pipeline=4, schedule="gpipe")
+    yield Case(1, "ddp", 0, 2, pipeline=4)
+    yield Case(1, "ddp", 0, 2, pipeline=2, tied=False)
+    for name, virtual in (("1f1b", 1), ("interleaved", 2), ("zbv", 2)):
+        yield Case(2, "ddp", 0, 1, pipeline=2, schedule=name, virtual=virtual)
+    yield Case(2, "full", 0, 1, pipeline=2)
+    yield Case(2, "gradients", 0, 1, pipeline=2, schedule="interleaved", virtual=2)
+    yield Case(2, "optimizer", 0, 2, pipeline=2)
+    yield Case(4, "full", 2, 1, pipeline=2)
+    for sequence in (False, True):
+        yield Case(1, "ddp", 0, 8, tensor=2, sequence=sequence)
+        yield Case(1, "ddp", 0, 8, tensor=4, sequence=sequence)
+        yield Case(2, "full", 0, 4, tensor=2, sequence=sequence)
+    yield Case(1, "ddp", 0, 8, tensor=2, loss=False)
+    yield Case(2, "ddp", 0, 4, tensor=2)
+    yield Case(4, "full", 2, 2, tensor=2)
+    for context in (2, 4):
+        yield Case(1, "ddp", 0, 8, context=context)
+    yield Case(2, "full", 0, 4, context=2)
+    yield Case(1, "ddp", 0, 8, context=2, tensor=2)
+    yield Case(1, "ddp", 0, 4, pipeline=2, tensor=2)
+    yield Case(1, "ddp", 0, 4, pipeline=2, context=2)
+    yield Case(2, "full", 0, 4, pipeline=2, tensor=2)
+    yield Case(1, "ddp", 0, 4, pipeline=2, context=2, tensor=2, sequence=True)
+    yield Case(2, "full", 0, 2, recompute="selective")
+    yield Case(1, "ddp", 0, 2, pipeline=2, schedule="zero_bubble", virtual=2, recompute="full")
+    yield Case(1, "ddp", 0, 8, tensor=2, sequence=True, recompute="every")
+
+
+def more() -> Iterator[Case]:
+    """All others that are compared on request."""
+    found = dict.fromkeys(cases())
+    for source in (over_data, pipelines, inner_cases, products, recomputed):
+        for case in source():
+            if case not in found:
+                found[case] = None
+                yield case
+
+
+def over_data() -> Iterator[Case]:
+    """Copies and shards."""
     for ranks in (2, 4, 8):
         for micro in (1, 2):
             yield Case(ranks, "ddp", 0, micro)
@@ -123,10 +173,6 @@ def cases() -> Iterator[Case]:
                 for shard in (2, 4):
                     if shard < ranks:
                         yield Case(ranks, strategy, shard, micro)
-    yield from pipelines()
-    yield from inner_cases()
-    yield from products()
-    yield from recomputed()
 
 
 def products() -> Iterator[Case]:
@@ -181,10 +227,9 @@ def inner_cases() -> Iterator[Case]:
 
 def pipelines() -> Iterator[Case]:
     """Every schedule, alone and over data ranks; layer after layer as the pipeline of one micro-batch."""
-    schedules = (("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("zero_bubble", 2), ("zbv", 2), ("dualpipev", 2))
     yield Case(1, "ddp", 0, 16, pipeline=4, schedule="gpipe")
     yield Case(1, "ddp", 0, 2, pipeline=2, schedule="zero_bubble", virtual=4)
-    for name, virtual in schedules:
+    for name, virtual in SCHEDULES:
         for ranks in (2, 4):
             yield Case(1, "ddp", 0, 2, pipeline=ranks, schedule=name, virtual=virtual)
         yield Case(1, "ddp", 0, 2, pipeline=2, schedule=name, virtual=virtual, tied=False)

@@ -2,6 +2,7 @@
 
     uv run python -m tools.prove_layouts              all layouts x fp64, fp32 x SGD, AdamW; docs/proofs/layouts.json
     uv run python -m tools.prove_layouts --ranks 2    those of two ranks
+    uv run python -m tools.prove_layouts --more       further layouts, fp64 and AdamW only; nothing is written
 
 Differences are relative: the largest of five losses and of five norms, and for the weights the norm of the difference
 over the norm, whole model and worst tensor. fp64 has to agree to 1e-10, fp32 to 1e-5.
@@ -21,11 +22,15 @@ def main() -> int:
     parser = proof_parser(__doc__)
     parser.add_argument("--ranks", type=int, default=0, help="only layouts of that many ranks")
     parser.add_argument("--only", default="", metavar="WORD", help="only layouts with this in their names")
+    parser.add_argument("--more", action="store_true", help="layouts that are not in the table, fp64 and AdamW only")
     arguments = parser.parse_args()
-    chosen = [case for case in layouts.cases() if arguments.ranks in (0, case.ranks) and arguments.only in case.name]
+    source = layouts.more if arguments.more else layouts.cases
+    chosen = [case for case in source() if arguments.ranks in (0, case.ranks) and arguments.only in case.name]
     rows: list[dict[str, Any]] = []
     for dtype, limit in LIMITS.items():
         for optimizer in layouts.OPTIMIZERS:
+            if arguments.more and (dtype, optimizer) != ("fp64", "adamw"):
+                continue
             ones: dict[tuple[bool, int], layouts.Numbers] = {}
             for case in chosen:
                 kind = (case.tied, case.model().layers)
@@ -42,7 +47,7 @@ def main() -> int:
                 )
     bad = [row for row in rows if not row["good"]]
     print(f"{len(rows) - len(bad)} of {len(rows)} within the limits, {len(chosen)} layouts")
-    if not arguments.ranks and not arguments.only:
+    if not (arguments.ranks or arguments.only or arguments.more):
         write(
             "layouts", {"limits": LIMITS, "layouts": len(chosen), "good": len(rows) - len(bad), "rows": rows}, arguments
         )

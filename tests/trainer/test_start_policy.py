@@ -75,7 +75,7 @@ def test_a_run_has_the_same_losses_with_a_third_less_modules(tmp_path: Path) -> 
     assert len(note["modules"]) > 40
     assert found["safe"][1]["state"] == "off"
     assert found["safe"][1]["why"] == "start.policy is safe"
-    assert found["auto"][2] < 0.75 * found["safe"][2]
+    assert found["auto"][2] < 0.77 * found["safe"][2]
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,10 @@ class Findings:
             found.append(f"formats              {self.job.formats.compute} on {device_of(self.config)}")
             found += report.lines(self.job, self.parts)
         elif not self.config.model.build:
+            if self.config.model.kind == "resnet" and self.config.model.classes:
+                from trainer.models.check import count_parameters
+
+                found.append(f"parameters           {count_parameters(self.config.model, 0):,}")
             need = {"gpt": "--model.vocabulary N", "vit": "--model.classes N"}.get(self.config.model.kind, "--measure")
             found.append(f"memory, traffic      told with {need}")
         if self.measured is not None:

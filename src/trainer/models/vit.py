@@ -59,6 +59,7 @@ class ViT(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        self.width = width
         self.shape = (channels, image, image)
         self.rotary = GridRotary(width // heads, image // patch)
         self.patches = nn.Conv2d(channels, width, patch, stride=patch)
@@ -119,7 +120,7 @@ class ViT(nn.Module):
 
     def hidden(self, images: Tensor) -> tuple[tuple[int, ...], torch.dtype]:
         """Shape and number format of what goes from block to block."""
-        return (images.shape[0], self.rotary.side**2, self.norm.weight.shape[0]), self.norm.weight.dtype
+        return (images.shape[0], self.rotary.side**2, self.width), next(self.parameters()).dtype
 
     def end(self, x: Tensor) -> Tensor:
         """Logits, of what the last block gives."""
