@@ -18,8 +18,8 @@ from tools.proof import write
 from trainer.estimate.bubble import idle_share
 from trainer.schedules import SCHEDULES, allowed, stages_per_rank
 
-# share of the whole time, between measured and arithmetic; torch runs a forward and a backward that DualPipeV overlaps one
-# after the other, and sends what both made when the second is through
+# share of the whole time, between measured and arithmetic; torch runs a forward and a backward that DualPipeV overlaps
+# one after the other, and sends what both made when the second is through
 LIMIT, OVERLAPPED = 0.03, 0.08
 
 
@@ -55,18 +55,8 @@ def main() -> int:
             f"{'' if row['good'] else '  TOO FAR'}",
             flush=True,
         )
-    write(
-        "pipeline",
-        {
-            "ranks": ranks,
-            "micro_batches": count,
-            "seconds": arguments.seconds,
-            "limit": LIMIT,
-            "limit_overlapped": OVERLAPPED,
-            "rows": rows,
-        },
-        arguments,
-    )
+    given = {"ranks": ranks, "micro_batches": count, "seconds": arguments.seconds}
+    write("pipeline", {**given, "limit": LIMIT, "limit_overlapped": OVERLAPPED, "rows": rows}, arguments)
     return 0 if all(row["good"] for row in rows) else 1
 
 
