@@ -11,9 +11,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two workers for all tests, where there are cores for them; files or tests that are named run in this process."""
+    """Three workers for all tests, of which many wait for processes of theirs, where there is more than one core; files
+    or tests that are named run in this process."""
     chosen = config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.keyword
-    return 0 if chosen or len(os.sched_getaffinity(0)) < 2 else 2
+    return 0 if chosen or len(os.sched_getaffinity(0)) < 2 else 3
 
 
 @pytest.fixture(autouse=True)

@@ -28,11 +28,11 @@ def in_flight(schedule: str, ranks: int, stage: int, forwards: int, virtual: int
         return 1
     if schedule == "gpipe":
         return forwards
-    if schedule in ("interleaved", "zero_bubble"):
+    if schedule == "interleaved":
         stages = stages_per_rank(schedule, virtual)
         warm = 2 * (ranks - stage - 1) + (stages - 1) * ranks + 1
         return min(forwards, -(-warm // stages))
-    if schedule == "zbv":
+    if schedule in ("zero_bubble", "zbv"):
         return min(forwards, ranks)
     if schedule == "dualpipev":
         return min(forwards, ranks + 1)

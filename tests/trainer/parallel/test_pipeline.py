@@ -331,7 +331,7 @@ def test_a_model_in_stages_is_called_as_if_it_were_whole(schedule: str) -> None:
 def test_micro_batches_in_flight_are_those_of_theory() -> None:
     from tools.pipeline_trace import Times, in_flight, traced
 
-    expected = {"gpipe": (1, [8, 8, 8, 8]), "1f1b": (1, [4, 3, 2, 1]), "zero_bubble": (2, [11, 9, 7, 5])}
+    expected = {"gpipe": (1, [8, 8, 8, 8]), "1f1b": (1, [4, 3, 2, 1]), "interleaved": (2, [11, 9, 7, 5])}
     for schedule, (virtual, right) in expected.items():
         found = on_ranks(4, traced, schedule, virtual, 8, Times(0.0, 0.0, 0.0))
         assert [in_flight(events) for events in found] == right
