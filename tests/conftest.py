@@ -11,10 +11,21 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Three workers for all tests, of which many wait for processes of theirs, where there is more than one core; files
-    or tests that are named run in this process."""
-    chosen = config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.keyword
-    return 0 if chosen or len(os.sched_getaffinity(0)) < 2 else 3
+    """Two workers for all tests, where there are cores for them; files or tests that are named run in this process."""
+    return 0 if _named(config) or len(os.sched_getaffinity(0)) < 2 else 2
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long tests run where they are named, or asked for with `-m long`."""
+    if _named(config) or config.option.markexpr:
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in set(long)]
+
+
+def _named(config: pytest.Config) -> bool:
+    return config.args_source is not pytest.Config.ArgsSource.TESTPATHS or bool(config.option.keyword)
 
 
 @pytest.fixture(autouse=True)

@@ -88,6 +88,7 @@ KERNEL = '''
 '''
 
 
+@pytest.mark.long
 def test_torch_compiles_what_is_bundled(tmp_path: Path) -> None:
     files: bed.Files = {
         "pack/__init__.py": "",

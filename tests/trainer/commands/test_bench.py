@@ -13,6 +13,7 @@ from tests.beds.runs import command, environ
 from trainer.cli import main
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_one_round_in_one_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "found.json"

@@ -37,20 +37,21 @@ class Terminal:
     def __init__(self) -> None:
         self.reader, writer = pty.openpty()
         self.stream = os.fdopen(writer, "w")
+        self.data = b""
 
     def resize(self, columns: int) -> None:
         termios.tcsetwinsize(self.reader, (24 if columns else 0, columns))
 
     def output(self) -> str:
+        """All that was written; call it now and then: nobody else reads, and a full terminal blocks its writer."""
         self.stream.flush()
         os.set_blocking(self.reader, False)
-        data = b""
         try:
             while block := os.read(self.reader, 65536):
-                data += block
+                self.data += block
         except (BlockingIOError, OSError):
             pass
-        return data.decode()
+        return self.data.decode()
 
 
 @pytest.fixture
@@ -134,8 +135,11 @@ def test_a_terminal_has_one_line_that_is_redrawn(clock: Clock, terminal: Termina
     before = threading.active_count()
     progress = Progress(300, 100, terminal.stream)
     run(progress, clock, 101, 150)
+    terminal.output()
     progress.note("evaluation loss 2.1")
-    run(progress, clock, 151, 300)
+    for first in range(151, 300, 50):
+        run(progress, clock, first, first + 49)
+        terminal.output()
     progress.close()
     output = terminal.output()
     assert threading.active_count() == before
