@@ -88,6 +88,14 @@ def test_first_imports_are_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_an_answer_takes_next_to_nothing() -> None:
+    """`--version` and `--help` import neither typing nor json, which take longer than all of ours."""
+    script = "import sys, trainer.cli; print([m for m in ('typing', 'json', 'enum') if m in sys.modules])"
+    words = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(SOURCE.parent)!r}); {script}"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_the_parent_of_ranks_never_imports_torch() -> None:
     script = "import sys, trainer.launch.local; print('torch' in sys.modules, 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

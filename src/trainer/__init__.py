@@ -11,7 +11,7 @@
 `loss(model, batch)` gives (sum over counted items, their number), both scalars. `examples/own_loop.py` is a whole one.
 """
 
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from trainer.backward import LossModule as LossModule

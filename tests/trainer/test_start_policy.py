@@ -49,7 +49,7 @@ def test_accelerators_are_not_proven(
 
 
 def trained(folder: Path, **variables: str) -> tuple[list[float], dict[str, Any], int]:
-    """Losses, the lazy layer's note, and how many modules rank 0 had imported by the first update."""
+    """Losses, the lazy layer's note, and how many modules of torch rank 0 had imported by the first update."""
     (folder / "text.txt").write_text("to be or not to be, that is the question\n" * 200)
     words = [sys.executable, "-m", "trainer", "train", "--nproc", "1", "--data.text", str(folder / "text.txt"), *SMALL]
     environment = {**os.environ, "TRAINER_SNAPSHOT_DIR": str(folder / "snapshots"), **variables}
@@ -60,7 +60,7 @@ def trained(folder: Path, **variables: str) -> tuple[list[float], dict[str, Any]
     rows = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
     report = json.loads((folder / "run" / "start" / "rank-00000.json").read_text())
     note = next(note for note in report["layers"] if note["layer"] == "lazy")
-    return [row["loss"] for row in rows if "step" in row], note, report["modules"]["all"]
+    return [row["loss"] for row in rows if "step" in row], note, report["modules"]["torch"]
 
 
 def test_a_run_has_the_same_losses_with_a_third_less_modules(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_run_has_the_same_losses_with_a_third_less_modules(tmp_path: Path) -> 
     assert len(note["modules"]) > 40
     assert found["safe"][1]["state"] == "off"
     assert found["safe"][1]["why"] == "start.policy is safe"
-    assert found["auto"][2] < 0.77 * found["safe"][2]
+    assert found["auto"][2] < found["safe"][2] * 2 / 3
 
 
 @pytest.mark.parametrize(

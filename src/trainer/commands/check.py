@@ -1,7 +1,5 @@
 """`trainer check`: what a run file means and what it will need, without training and without torch."""
 
-import json
-
 from trainer.arguments import Arguments, split, whole
 from trainer.commands.train import resolve_run
 from trainer.config import Resolved, global_batch, to_toml
@@ -53,6 +51,8 @@ def run(arguments: list[str]) -> int:
         resolve_files(config.data)
     found = Findings(config, plan, plan_layout(config, world), given)
     if "json" in given.flags:
+        import json
+
         print(json.dumps(found.to_dict(resolved)))
         return 0
     print(to_toml(resolved), end="")

@@ -4,7 +4,6 @@
 """
 
 from trainer.errors import UserError
-from trainer.models.check_images import check_images, count_resnet
 from trainer.schema import Model
 
 
@@ -51,6 +50,8 @@ def check_model(model: Model, vocabulary: int | None = None) -> None:
     if model.kind == "gpt":
         _check_gpt(model, vocabulary)
     else:
+        from trainer.models.check_images import check_images
+
         check_images(model, vocabulary)
 
 
@@ -66,6 +67,8 @@ def count_parameters(model: Model, vocabulary: int) -> int:
         between = (model.layers - 1) * (model.width + 1) * model.width
         return first + between + (model.width + 1) * model.classes
     if model.kind == "resnet":
+        from trainer.models.check_images import count_resnet
+
         return count_resnet(model, class_count(model, vocabulary))
     width = model.width
     head = width // model.heads
