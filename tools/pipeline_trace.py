@@ -24,13 +24,14 @@ class Times(NamedTuple):
 
 class Event(NamedTuple):
     """What a rank did: F forward, B backward, I that for inputs alone, W that for weights; seconds of its start and
-    end."""
+    end. `paired`: what it made is sent when what comes next is through too."""
 
     kind: str
     stage: int
     micro_batch: int
     start: float
     end: float
+    paired: bool = False
 
 
 class _Sleeping(torch.autograd.Function):
@@ -115,7 +116,22 @@ def traced(rank: int, count: int, schedule: str, virtual: int, micro_batches: in
     dist.barrier()
     began = time.monotonic()
     pipeline(batches, 1.0, contextlib.nullcontext())
-    return [each._replace(start=each.start - began, end=each.end - began) for each in events]
+    first = _first_of_pairs(pipeline._made[micro_batches], rank)
+    return [
+        each._replace(
+            start=each.start - began,
+            end=each.end - began,
+            paired=(each.kind, each.stage, each.micro_batch) in first,
+        )
+        for each in events
+    ]
+
+
+def _first_of_pairs(schedule: Any, rank: int) -> set[tuple[str, int, int]]:
+    """What DualPipeV overlaps with what follows: torch's runtime runs one after the other, and sends after both."""
+    actions = getattr(schedule, "pipeline_order_with_comms", {rank: []})[rank]
+    firsts = [action.sub_actions[0] for action in actions if action.sub_actions]
+    return {(each.computation_type.value[0], each.stage_index, each.microbatch_index) for each in firsts}
 
 
 def _watch(stage: Any, events: list[Event]) -> None:
@@ -153,27 +169,35 @@ def waited(events_of_ranks: Sequence[Sequence[Event]]) -> float:
 
 def by_arithmetic(events_of_ranks: Sequence[Sequence[Event]], stages: int, times: Times) -> float:
     """The same share, where each rank does what it did in that order as soon as what it needs is there, and sending
-    takes no time."""
+    takes no time; of a pair both are sent when both are made."""
     takes = {"F": times.forward, "B": times.inputs + times.weights, "I": times.inputs, "W": times.weights}
     left = {
-        rank: [(each.kind, each.stage, each.micro_batch) for each in sorted(events, key=lambda one: one.start)]
+        rank: [
+            (each.kind, each.stage, each.micro_batch, each.paired) for each in sorted(events, key=lambda one: one.start)
+        ]
         for rank, events in enumerate(events_of_ranks)
     }
-    busy = sum(takes[kind] for row in left.values() for kind, _, _ in row)
+    busy = sum(takes[kind] for row in left.values() for kind, *_ in row)
     free = dict.fromkeys(left, 0.0)
     done: dict[tuple[str, int, int], float] = {}
+    here: dict[int, dict[tuple[str, int, int], float]] = {rank: {} for rank in left}  # what a rank need not be sent
+    waiting: dict[int, list[tuple[str, int, int]]] = {rank: [] for rank in left}  # made, and not sent yet
     while any(left.values()):
         moved = False
         for rank, row in left.items():
             while row:
-                kind, stage, number = row[0]
+                kind, stage, number, paired = row[0]
                 needs = _needs(kind, stage, number, stages)
-                if needs is not None and needs not in done:
+                known = here[rank] if needs in here[rank] else done
+                if needs is not None and needs not in known:
                     break
-                start = max(free[rank], done[needs] if needs is not None else 0.0)
-                free[rank] = done["F" if kind == "F" else "W" if kind == "W" else "B", stage, number] = (
-                    start + takes[kind]
-                )
+                start = max(free[rank], known[needs] if needs is not None else 0.0)
+                free[rank] = start + takes[kind]
+                made = ("F" if kind == "F" else "W" if kind == "W" else "B", stage, number)
+                here[rank][made] = free[rank]
+                if not paired:
+                    done |= dict.fromkeys((*waiting[rank], made), free[rank])
+                waiting[rank] = [made] if paired else []
                 row.pop(0)
                 moved = True
         assert moved, "the schedule waits for itself"

@@ -120,6 +120,7 @@ def test_what_the_other_degrees_send() -> None:
         ("1f1b", 3 / 11, 3 / 8),
         ("interleaved", 1.5 / 9.5, 1.5 / 8),
         ("zbv", 0.5 / 8.5, 0.5 / 8),
+        ("dualpipev", 1 / 9, 1 / 8),
     ],
 )
 def test_idle_time_is_counted_both_ways(schedule: str, of_all: float, of_ideal: float) -> None:

@@ -12,12 +12,13 @@ def idle_share(schedule: str, ranks: int, forwards: int, virtual: int = 0) -> tu
     """Idle time as a share of all time, and as a share of the time without any: (p-1)/(m+p-1) and (p-1)/m for GPipe
     and 1F1B; divided by the stages of a rank where they are interleaved; a third of that where the backward for weights
     waits for nobody and fills gaps; what a V has left is the wait for the first forward and after the last backward.
+    DualPipeV has twice that: torch runs the pairs it overlaps one after the other, and sends what they made after both.
     """
     if ranks == 1:
         return 0.0, 0.0
     waits = (ranks - 1) / stages_per_rank(schedule, virtual)
     if schedule == "zero_bubble" or schedule in V_SHAPED:
-        waits /= 3
+        waits /= 1.5 if schedule == "dualpipev" else 3
     return waits / (forwards + waits), waits / forwards
 
 
