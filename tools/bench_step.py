@@ -31,7 +31,7 @@ import torch
 
 from tests.beds.ranks import close_all, on_ranks
 from tools.step_contenders import CONTENDERS
-from tools.step_work import MODELS, Work
+from tools.step_work import MODELS, Absent, Work
 
 # name -> ranks, parallel.strategy (or stages)
 LAYOUTS = {
@@ -61,7 +61,7 @@ def measure(
         with contextlib.redirect_stderr(io.StringIO()):
             try:
                 blocks[contender] = CONTENDERS[contender](work)
-            except NotImplementedError as error:
+            except Absent as error:
                 absent[contender] = str(error)
     seconds: dict[str, list[float]] = {contender: [] for contender in blocks}
     losses = {}

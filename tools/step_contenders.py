@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tools.step_work import Block, Work
+from tools.step_work import Absent, Block, Work
 
 
 def loop(work: Work, model: Any, optimizer: Any, schedule: Any, backward: Any, clip: Callable[[], Any]) -> Block:
@@ -101,7 +101,7 @@ def accelerate(work: Work) -> Block:
     from accelerate import Accelerator
 
     if work.ranks > 1 and work.strategy != "ddp":
-        raise NotImplementedError("DDP only on CPU")
+        raise Absent("DDP only on CPU")
     engine = Accelerator(cpu=True)
     inner = work.optimizer(plain := work.model())
     model, optimizer, schedule = engine.prepare(plain, inner, torch.optim.lr_scheduler.LambdaLR(inner, work.rate))
@@ -117,7 +117,7 @@ def fabric(work: Work) -> Block:
     from lightning.fabric import Fabric
 
     if work.ranks > 1 and work.strategy != "ddp":
-        raise NotImplementedError("DDP only on CPU")
+        raise Absent("DDP only on CPU")
     engine = Fabric(accelerator="cpu", devices=work.ranks, strategy="ddp" if work.ranks > 1 else "auto")
     engine.launch()
     inner = work.optimizer(plain := work.model())
@@ -137,7 +137,7 @@ def lightning(work: Work) -> Block:
     import lightning as pl
 
     if work.ranks > 1:
-        raise NotImplementedError("its Trainer starts ranks of its own")
+        raise Absent("its Trainer starts ranks of its own")
 
     model = work.model()
     state: dict[str, Any] = {"update": 0, "value": 0.0, "optimizer": None}

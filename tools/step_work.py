@@ -18,6 +18,10 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
+class Absent(Exception):
+    """Why a contender does not take part; whatever else it raises ends the benchmark."""
+
+
 class Residual(nn.Module):
     """x + gelu(linear(norm(x)))."""
 

@@ -69,7 +69,7 @@ def _measured(
         try:
             with tracker:
                 _updates(config, mesh, model, policy, samples, forwards, tracker)
-        except (RuntimeError, NotImplementedError, TypeError) as error:
+        except RuntimeError as error:  # what torch raises where values are asked for
             raise UserError(
                 f"the model cannot be measured without content: {describe(error)}",
                 "its forward asks for values of tensors; leave --measure out and watch a short run instead",
