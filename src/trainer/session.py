@@ -27,13 +27,14 @@ from trainer.mesh import BatchPlan, Layout, plan_layout, total_updates
 from trainer.models import build_model, choose_loss, scored
 from trainer.moving import moved
 from trainer.optim import Optimizers, build_optimizer
-from trainer.parallel import parallelize
+from trainer.parallel import Parallelized, parallelize
 from trainer.precision import Policy, choose, make_policy
 from trainer.resume import Checkpoints
 from trainer.schema import Config
 from trainer.step import Step
 
 if TYPE_CHECKING:
+    from trainer.backward import Loss
     from trainer.models.recording import Recording
     from trainer.watch import Watch
 
@@ -106,6 +107,9 @@ def start_model(
             "--memory.meta off, which sends rank 0's weights to all",
         )
     policy.cast(model, None)
+    for tensor in (*model.parameters(), *model.buffers()):
+        if not tensor.is_meta:  # made of given values, so they are there already
+            tensor.data = tensor.data.to(device)
     return model, recording
 
 
@@ -158,17 +162,7 @@ def assemble(
     scores = scored(loss)
     startup.mark("model")
     watch = make_watch(config, model)
-    cut = parallelize(
-        model,
-        scores or loss,
-        layout,
-        config.parallel,
-        device,
-        gathered=policy.gathered,
-        memory=config.memory,
-        compiled=config.model.compile == "blocks",
-        recording=recording,
-    )
+    cut = cut_model(config, model, scores or loss, layout, device, policy, recording)
     if found and recording is not None:
         saved.load_model(found, model, training=True, stage=layout.pipeline > 1)
     if watch is not None:
@@ -177,9 +171,7 @@ def assemble(
     optimizers = build_optimizer(model, config.optim, device, cut.spread)
     policy.keep_small_steps(optimizers, model)
     startup.mark("optimizer")
-    # what tensor ranks drop out is the same, but where each has its own tokens
-    apart = layout.tensor == 1 or config.parallel.sequence_parallel
-    seed_everything(config.run.seed, world.rank if apart else world.rank - layout.index(world.rank)["tensor"])
+    seed_everything(config.run.seed, _drawing_rank(config, layout, world.rank))
     state = State()
     if found and meta:
         checkpoints.load(found, meta, model, optimizers, state, policy)
@@ -187,14 +179,13 @@ def assemble(
     total = total_updates(config, loader.updates_per_epoch)
     step = Step(cut, optimizers, policy, device, clip=config.optim.clip)
     to_device = partial(moved, device=device)
-    micro = config.eval.micro or plan.micro
     evaluate = Evaluation(
         cut,
         data,
         policy,
         device,
         world.rank,
-        micro=micro,
+        micro=config.eval.micro or plan.micro,
         limit=config.eval.samples,
         to_device=to_device,
         scores=scores,
@@ -215,6 +206,35 @@ def assemble(
         settle=cut.settle,
     )
     return Training(world, data, model, loop, checkpoints)
+
+
+def cut_model(
+    config: Config,
+    model: nn.Module,
+    loss: "Loss",
+    layout: Layout,
+    device: torch.device,
+    policy: Policy,
+    recording: "Recording | None" = None,
+) -> Parallelized:
+    """`model` cut over the ranks of `layout`, recomputed and compiled as the run file says; see parallelize."""
+    return parallelize(
+        model,
+        loss,
+        layout,
+        config.parallel,
+        device,
+        gathered=policy.gathered,
+        memory=config.memory,
+        compiled=config.model.compile == "blocks",
+        recording=recording,
+    )
+
+
+def _drawing_rank(config: Config, layout: Layout, rank: int) -> int:
+    """Whose random numbers a rank draws: what tensor ranks drop out is the same, but where each has its own tokens."""
+    apart = layout.tensor == 1 or config.parallel.sequence_parallel
+    return rank if apart else rank - layout.index(rank)["tensor"]
 
 
 def make_watch(config: Config, model: nn.Module) -> "Watch | None":

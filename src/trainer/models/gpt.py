@@ -1,6 +1,6 @@
 """Decoder-only transformer: pre-norm RMSNorm, rotary positions, SwiGLU, grouped-query attention."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -85,7 +85,42 @@ TENSOR = {
 }
 
 
-class GPT(nn.Module):
+class Transformer(nn.Module):
+    """What models of `blocks` share: the number format of their attention, and where they may be cut."""
+
+    blocks: nn.ModuleList
+
+    @property
+    def attention_dtype(self) -> torch.dtype | None:
+        """Number format of the attention itself, whatever the projections around it use; None: theirs."""
+        return cast(Block, self.blocks[0]).attention.compute_dtype
+
+    @attention_dtype.setter
+    def attention_dtype(self, dtype: torch.dtype | None) -> None:
+        for block in self.blocks:
+            cast(Block, block).attention.compute_dtype = dtype
+
+    def plan_with(self, first: tuple[str, ...], tensor: Mapping[str, str]) -> "Plan":
+        """Blocks between the methods `begin` and `end`; `first`: modules before them; norms of queries and keys that
+        there are not are left out of `tensor`."""
+        from trainer.models.plan import Plan
+
+        absent = set()
+        if cast(Block, self.blocks[0]).attention.query_norm is None:
+            absent = {"blocks.*.attention.query_norm", "blocks.*.attention.key_norm"}
+        return Plan(
+            [f"blocks.{layer}" for layer in range(len(self.blocks))],
+            begin="begin",
+            middle="middle",
+            end="end",
+            hidden="hidden",
+            first=first,
+            last=("norm", "output"),
+            tensor={name: word for name, word in tensor.items() if name not in absent},
+        )
+
+
+class GPT(Transformer):
     """Logits (B, S, vocabulary) of the token after each of `tokens` (B, S).
 
     `part` (index, count): which of how many equal parts of the tokens this rank computes, where several share a
@@ -130,16 +165,6 @@ class GPT(nn.Module):
         self.output = Linear(width, vocabulary)
         if tied:
             self.output.weight = self.embedding.weight
-
-    @property
-    def attention_dtype(self) -> torch.dtype | None:
-        """Number format of the attention itself, whatever the projections around it use; None: theirs."""
-        return cast(Block, self.blocks[0]).attention.compute_dtype
-
-    @attention_dtype.setter
-    def attention_dtype(self, dtype: torch.dtype | None) -> None:
-        for block in self.blocks:
-            cast(Block, block).attention.compute_dtype = dtype
 
     def new_cache(self, batch: int, length: int) -> Cache:
         """An empty cache for `batch` texts of up to `length` tokens."""
@@ -192,21 +217,8 @@ class GPT(nn.Module):
 
     def plan(self) -> "Plan":
         """Where it may be cut."""
-        from trainer.models.plan import Plan
-
-        absent = {"bigram"} if self.bigram is None else set()
-        if cast(Block, self.blocks[0]).attention.query_norm is None:
-            absent |= {"blocks.*.attention.query_norm", "blocks.*.attention.key_norm"}
-        return Plan(
-            [f"blocks.{layer}" for layer in range(len(self.blocks))],
-            begin="begin",
-            middle="middle",
-            end="end",
-            hidden="hidden",
-            first=("embedding", "bigram"),
-            last=("norm", "output"),
-            tensor={name: word for name, word in TENSOR.items() if name not in absent},
-        )
+        tensor = {name: word for name, word in TENSOR.items() if name != "bigram" or self.bigram is not None}
+        return self.plan_with(("embedding", "bigram"), tensor)
 
     def begin(self, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """What goes into the first block: (B, S, width)."""

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from trainer.models.attention import Rotary
 from trainer.models.check import check_model, class_count, hidden_width, key_value_heads
-from trainer.models.gpt import TENSOR, Block
+from trainer.models.gpt import TENSOR, Block, Transformer
 from trainer.models.layers import Linear, RMSNorm
 from trainer.schema import Model
 
@@ -36,7 +36,7 @@ class GridRotary(Rotary):
         return torch.polar(torch.ones_like(both), both).unsqueeze(1)
 
 
-class ViT(nn.Module):
+class ViT(Transformer):
     """Logits (B, classes) of images (B, channels, image, image); the mean over all patches is classified (Beyer et al.,
     "Better plain ViT baselines for ImageNet-1k", 2022). Numbers of another dtype are converted to the weights'.
     """
@@ -70,40 +70,12 @@ class ViT(nn.Module):
         self.norm = RMSNorm(width)
         self.output = Linear(width, classes)
 
-    @property
-    def attention_dtype(self) -> torch.dtype | None:
-        """Number format of the attention itself, whatever the projections around it use; None: theirs."""
-        return cast(Block, self.blocks[0]).attention.compute_dtype
-
-    @attention_dtype.setter
-    def attention_dtype(self, dtype: torch.dtype | None) -> None:
-        for block in self.blocks:
-            cast(Block, block).attention.compute_dtype = dtype
-
     def forward(self, images: Tensor) -> Tensor:
         return self.end(self.middle(self.begin(images), range(len(self.blocks)), images))
 
     def plan(self) -> "Plan":
-        """Where it may be cut: matrices as the GPT's; the few outputs are not worth it."""
-        from trainer.models.plan import Plan
-
-        absent = {"attention.query_norm", "attention.key_norm"}
-        if cast(Block, self.blocks[0]).attention.query_norm is not None:
-            absent = set()
-        return Plan(
-            [f"blocks.{layer}" for layer in range(len(self.blocks))],
-            begin="begin",
-            middle="middle",
-            end="end",
-            hidden="hidden",
-            first=("patches",),
-            last=("norm", "output"),
-            tensor={
-                name: word
-                for name, word in TENSOR.items()
-                if name.startswith("blocks.") and name.removeprefix("blocks.*.") not in absent
-            },
-        )
+        """Where it may be cut: matrices of blocks as the GPT's; the few outputs are not worth it."""
+        return self.plan_with(("patches",), {name: word for name, word in TENSOR.items() if name.startswith("blocks.")})
 
     def begin(self, images: Tensor) -> Tensor:
         """What goes into the first block: (B, patches, width)."""

@@ -56,6 +56,33 @@ class Parallelized:
         self.settle = settle
 
 
+class _Task:
+    """What is to be cut, and how; see parallelize."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        layout: "Layout",
+        parallel: "Parallel",
+        device: "torch.device",
+        gathered: "torch.dtype | None",
+        memory: "Memory | None",
+        compiled: bool,
+        recording: "Recording | None",
+    ) -> None:
+        self.model = model
+        self.loss = loss
+        self.layout = layout
+        self.parallel = parallel
+        self.device = device
+        self.gathered = gathered
+        self.memory = memory
+        self.compiled = compiled
+        self.recording = recording
+        self.copies = parallel.strategy in ("ddp", "optimizer")
+
+
 def parallelize(
     model: nn.Module,
     loss: Loss,
@@ -75,9 +102,9 @@ def parallelize(
     `gathered`: number format of weights that FSDP2 gathers; None: as they are kept. `memory`: None: all is kept where
     it is. `compiled`: every block is. `recording`: how the tensors are made of a `model` that has none yet.
     """
-    wrap = partial(_wrap_blocks, model, memory, device, compiled)
+    task = _Task(model, loss, layout, parallel, device, gathered, memory, compiled, recording)
     if layout.world_size == 1:
-        wrap()
+        _wrap_blocks(task)
         whole = LossModule(model, loss)
         return Parallelized(whole, layout, Accumulate(whole, contextlib.nullcontext), whole)
     if layout.context > 1:
@@ -85,65 +112,57 @@ def parallelize(
         from trainer.parallel.meshes import context_mesh
 
         apply_context(model, context_mesh(layout, device))
-    copies = parallel.strategy in ("ddp", "optimizer")
-    alone = copies and layout.tensor == layout.pipeline == 1 and not _widened(model)
+    alone = task.copies and layout.tensor == layout.pipeline == 1 and not _widened(model)
     from trainer.parallel.batch_norm import Statistics, batch_norms
 
     mesh, group = None, None
     if not (alone and parallel.strategy == "ddp"):
         from trainer.parallel.meshes import data_group, device_mesh
 
-        mesh = device_mesh(layout, device, copies=copies)
+        mesh = device_mesh(layout, device, copies=task.copies)
         group = data_group(mesh) if batch_norms(model) else None
     if parallel.sync_batch_norm and layout.data_ranks > 1:
         from trainer.parallel.sync_batch_norm import apply_sync_batch_norm
 
         apply_sync_batch_norm(model, group)
     if alone:
-        wrap()
-        cut = _copied(model, loss, layout, parallel, device, mesh)
+        _wrap_blocks(task)
+        cut = _copied(task, mesh)
     else:
         assert mesh is not None
-        if recording is None:
-            from trainer.parallel.fsdp import take_over
-
-            take_over(model)
-        offload = memory is not None and memory.offload == "parameters" and device.type != "cpu"
-        fill = partial(_fill, model, recording, device)
-        cut = _in_parts(model, loss, layout, parallel, device, mesh, gathered, offload, wrap, fill)
+        cut = _in_parts(task, mesh)
     norms = batch_norms(model)
     cut.settle = Statistics(norms, group).settle if norms and layout.data_ranks > 1 else None
     return cut
 
 
-def _wrap_blocks(model: nn.Module, memory: "Memory | None", device: "torch.device", compiled: bool) -> None:
+def _wrap_blocks(task: _Task) -> None:
     """What happens inside of the blocks' forwards: names and hooks stay as they are."""
+    memory = task.memory
     recompute = memory.recompute if memory is not None else "none"
-    if recompute == "none" and not compiled:
+    if recompute == "none" and not task.compiled:
         return
     from trainer.models.plan import blocks_of
 
-    blocks = blocks_of(model)
+    blocks = blocks_of(task.model)
     if memory is not None and recompute not in ("none", "budget"):
         from trainer.parallel.recompute import apply_recompute
 
         apply_recompute(blocks, recompute, memory.every)
-    if compiled:
+    if task.compiled:
         from trainer.parallel.compile import apply_compile
 
-        apply_compile(blocks, device, memory.budget if memory is not None and recompute == "budget" else None)
+        apply_compile(blocks, task.device, memory.budget if memory is not None and recompute == "budget" else None)
 
 
-def _fill(model: nn.Module, recording: "Recording | None", device: "torch.device") -> None:
+def _fill(task: _Task) -> None:
     """Gives what this rank keeps of a recorded model its values, once; else all have been there."""
-    if recording is not None and any(each.is_meta for each in (*model.parameters(), *model.buffers())):
+    model, recording = task.model, task.recording
+    if recording is not None and any(each.is_meta for each in model.parameters()):
         from trainer.checkpoint.parts import own_part
         from trainer.models.initialize import materialize
 
-        materialize(model, recording, partial(own_part, device=device))
-        for module in model.modules():  # buffers that were made of given values have not been moved
-            for name, buffer in module._buffers.items():
-                module._buffers[name] = buffer.to(device) if buffer is not None else None
+        materialize(model, recording, partial(own_part, device=task.device))
 
 
 def _widened(model: nn.Module) -> bool:
@@ -159,21 +178,15 @@ def _idle(model: nn.Module) -> Callable[[], Context]:
     return (lambda: idle(norms)) if norms else contextlib.nullcontext
 
 
-def _copied(
-    model: nn.Module,
-    loss: Loss,
-    layout: "Layout",
-    parallel: "Parallel",
-    device: "torch.device",
-    mesh: "DeviceMesh | None",
-) -> Parallelized:
+def _copied(task: _Task, mesh: "DeviceMesh | None") -> Parallelized:
     """All of the model on every rank; with a `mesh`, but for the optimizer's state."""
     from trainer.parallel.ddp import apply_ddp, refuse_unused, trained
 
-    whole = LossModule(model, loss)
+    model, parallel = task.model, task.parallel
+    whole = LossModule(model, task.loss)
     wrapped = apply_ddp(
         whole,
-        device,
+        task.device,
         parallel.bucket_mb,
         static_graph=parallel.static_graph,
         find_unused=parallel.unused == "find",
@@ -182,95 +195,69 @@ def _copied(
     )
     check = partial(refuse_unused, trained(model)) if parallel.unused == "error" else None
     backward = Accumulate(wrapped, wrapped.no_sync, check=check, idle=_idle(model))
-    spread = mesh["replicate"].get_group() if mesh is not None and layout.replicate > 1 else None
-    return Parallelized(wrapped, layout, backward, whole, spread=spread)
+    spread = mesh["replicate"].get_group() if mesh is not None and task.layout.replicate > 1 else None
+    return Parallelized(wrapped, task.layout, backward, whole, spread=spread)
 
 
-def _in_parts(
-    model: nn.Module,
-    loss: Loss,
-    layout: "Layout",
-    parallel: "Parallel",
-    device: "torch.device",
-    mesh: "DeviceMesh",
-    gathered: "torch.dtype | None",
-    offload: bool,
-    wrap: Callable[[], None],
-    fill: Callable[[], None],
-) -> Parallelized:
-    """Parts of the model on every rank, by torch's DTensors, stages or both. `fill()` gives them their values."""
-    from trainer.parallel.fsdp import apply_fsdp, mixed_precision
+def _in_parts(task: _Task, mesh: "DeviceMesh") -> Parallelized:
+    """Parts of the model on every rank, by torch's DTensors, stages or both."""
+    from trainer.parallel.fsdp import apply_fsdp, mixed_precision, take_over
 
+    model, layout, parallel = task.model, task.layout, task.parallel
+    if task.recording is None:
+        take_over(model)
     counts = True
     if layout.tensor > 1:
         from trainer.models.loss import takes_parts
         from trainer.models.plan import tensor_plan
         from trainer.parallel.tensor import apply_tensor
 
-        cut_loss = parallel.loss_parallel and takes_parts(loss)
+        cut_loss = parallel.loss_parallel and takes_parts(task.loss)
         apply_tensor(model, mesh["tensor"], tensor_plan(model), sequence=parallel.sequence_parallel, loss=cut_loss)
         counts = mesh.get_local_rank("tensor") == 0
-    wrap()
+    _wrap_blocks(task)
     shard = partial(
         apply_fsdp,
         reshard=parallel.strategy == "full",
-        policy=mixed_precision(gathered),
-        offload=offload,
+        policy=mixed_precision(task.gathered),
+        offload=task.memory is not None and task.memory.offload == "parameters" and task.device.type != "cpu",
         prefetch=parallel.prefetch,
     )
-    if layout.pipeline > 1:
-        return _staged(model, loss, layout, parallel, device, mesh, counts, shard, fill)
-    return _sharded(model, loss, layout, mesh, counts, shard, fill)
+    return (_staged if layout.pipeline > 1 else _sharded)(task, mesh, counts, shard)
 
 
-def _sharded(
-    model: nn.Module,
-    loss: Loss,
-    layout: "Layout",
-    mesh: "DeviceMesh",
-    counts: bool,
-    shard: Callable[..., None],
-    fill: Callable[[], None],
-) -> Parallelized:
+def _sharded(task: _Task, mesh: "DeviceMesh", counts: bool, shard: Callable[..., None]) -> Parallelized:
     """A part of the model on every rank. DDP takes no DTensors: copies of weights that tensor ranks cut are FSDP2's
     too, with one part each."""
     from trainer.models.plan import blocks_of
     from trainer.parallel.fsdp import unsynchronized
     from trainer.parallel.meshes import part
 
-    whole = LossModule(model, loss)
+    model = task.model
+    whole = LossModule(model, task.loss)
     no_sync: Callable[[], Context] = contextlib.nullcontext
-    if layout.averaged > 1:
+    if task.layout.averaged > 1:
         data = part(mesh, "replicate", "shard")
         assert data is not None
         methods = ["loss"] if callable(getattr(model, "loss", None)) else []
         shard(model, data, blocks_of(model), methods=methods)
         no_sync = partial(unsynchronized, model)
-    fill()
+    _fill(task)
     backward = Accumulate(whole, no_sync, counts, idle=_idle(model))
-    return Parallelized(whole, layout, backward, whole, sharded=True, counts=counts)
+    return Parallelized(whole, task.layout, backward, whole, sharded=True, counts=counts)
 
 
-def _staged(
-    model: nn.Module,
-    loss: Loss,
-    layout: "Layout",
-    parallel: "Parallel",
-    device: "torch.device",
-    mesh: "DeviceMesh",
-    counts: bool,
-    shard: Callable[..., None],
-    fill: Callable[[], None],
-) -> Parallelized:
+def _staged(task: _Task, mesh: "DeviceMesh", counts: bool, shard: Callable[..., None]) -> Parallelized:
     """Some stages of the model on every rank, each copied or sharded over the data ranks by itself."""
     from trainer.parallel.meshes import part
     from trainer.parallel.pipeline import Pipeline
 
+    model, parallel = task.model, task.parallel
     made = Pipeline(
         model,
-        loss,
+        task.loss,
         mesh["pipeline"].get_group(),
-        device,
+        task.device,
         schedule=parallel.schedule,
         virtual=parallel.virtual,
         cut=parallel.cut,
@@ -278,21 +265,20 @@ def _staged(
     )
     made.idle = _idle(model)
     spread = None
-    if layout.averaged > 1 and parallel.strategy in ("ddp", "optimizer"):
-        fill()
+    if task.layout.averaged > 1 and task.copies:
         copies = mesh["replicate"].get_group()
         made.average_over(copies, parallel.bucket_mb)
         spread = copies if parallel.strategy == "optimizer" else None
-    elif layout.averaged > 1:
+    elif task.layout.averaged > 1:
         data = part(mesh, "replicate", "shard")
         assert data is not None
         made.check_shardable(parallel.strategy == "full")
         for module in made.modules.values():
             shard(module, data, module.units)
-    fill()
+    _fill(task)
     return Parallelized(
         model,
-        layout,
+        task.layout,
         made,
         made.evaluate,
         spread=spread,

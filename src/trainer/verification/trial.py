@@ -19,7 +19,6 @@ from trainer.mesh import BatchPlan, Layout
 from trainer.models import choose_loss
 from trainer.moving import moved
 from trainer.optim import Optimizers, build_optimizer
-from trainer.parallel import parallelize
 from trainer.precision import make_policy
 from trainer.schema import Config
 from trainer.step import Step
@@ -47,16 +46,7 @@ def run_updates(
     policy = make_policy(config.precision, config.precision.compute, device, config.run.seed)
     model = session.make_model(config, data.vocabulary, policy, device)
     silence(model)
-    cut = parallelize(
-        model,
-        choose_loss(config.model, model),
-        layout,
-        config.parallel,
-        device,
-        gathered=policy.gathered,
-        memory=config.memory,
-        compiled=config.model.compile == "blocks",
-    )
+    cut = session.cut_model(config, model, choose_loss(config.model, model), layout, device, policy)
     optimizers = build_optimizer(model, config.optim, device, cut.spread)
     policy.keep_small_steps(optimizers, model)
     session.seed_everything(config.run.seed, rank)
