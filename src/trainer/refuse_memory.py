@@ -64,16 +64,23 @@ def _check_meta(config: Config, layout: Layout) -> None:
             "leave memory.meta out, or take --parallel.strategy full",
             2,
         )
-    for name, value in (("precision.compute", config.precision.compute), ("memory.offload", config.memory.offload)):
-        if value in ("fp8", "parameters"):
-            raise UserError(f"memory.meta on does not go with {name} {value}", "--memory.meta off", 2)
+    for name, value in _need_values(config):
+        raise UserError(f"memory.meta on does not go with {name} {value}", "--memory.meta off", 2)
+
+
+def _need_values(config: Config) -> list[tuple[str, str]]:
+    """Settings of what looks at a model's tensors before it is cut."""
+    found = [("precision.compute", config.precision.compute), ("memory.offload", config.memory.offload)]
+    if config.parallel.pipeline > 1 and not config.parallel.cut:
+        found.append(("parallel.balance", config.parallel.balance))
+    return [(name, value) for name, value in found if value in ("fp8", "parameters", "measured")]
 
 
 def starts_empty(config: Config, layout: Layout, vocabulary: int) -> bool:
     """Whether each rank makes its own part of the model only, of what `memory.meta` leaves open the large ones."""
     if config.memory.meta != "auto" or not _in_parts(config, layout):
         return config.memory.meta == "on"
-    if config.model.build or config.precision.compute == "fp8" or config.memory.offload == "parameters":
+    if config.model.build or _need_values(config):
         return False
     return config.model.kind == "gpt" and count_parameters(config.model, vocabulary) >= LARGE
 

@@ -30,6 +30,7 @@ class Checkpoints:
         self.config = config
         self.world = world
         self.fingerprint = fingerprint
+        self.measured: dict[str, Any] = {}  # what a run finds out when it begins, and a resumed one keeps
 
     def save(
         self,
@@ -37,7 +38,6 @@ class Checkpoints:
         optimizers: Optimizers,
         state: State,
         policy: Policy,
-        compute: str,
         stages: "ProcessGroup | None" = None,
     ) -> None:
         """Collective: every rank writes its own part, then rank 0 commits the whole. `stages`: the ranks that have the
@@ -56,17 +56,17 @@ class Checkpoints:
             saved.save_optimizer(part, model, optimizers.optimizers, first, stages)
             comm.barrier()
             if self.world.rank == 0:
-                self.store.commit(part, state.step, self._meta(state, policy, compute))
+                self.store.commit(part, state.step, self._meta(state, policy))
         except BaseException:
             if self.world.rank == 0:
                 self.store.abort(part)
             raise
 
-    def _meta(self, state: State, policy: Policy, compute: str) -> dict[str, object]:
+    def _meta(self, state: State, policy: Policy) -> dict[str, object]:
         return {
             "state": state.to_dict(),
             **policy.state(),
-            "compute": compute,
+            **self.measured,
             "fingerprint": self.fingerprint,
             "world_size": self.world.world_size,
             "config": to_toml(Resolved(self.config, {}), comments=False),

@@ -237,6 +237,12 @@ class Parallel(Section):
     )
     virtual: int = setting(0, "interleaved, zero_bubble: stages to a rank; 0: 2", minimum=0)
     cut: list[int] = setting([], "pipeline: blocks of each stage; empty: so that the dearest is as cheap as can be")
+    balance: str = setting(
+        "counted",
+        "pipeline: what a block costs where cut is empty: the size of its matrices, or its time (measured at the "
+        "start, logged, and kept by resumed runs)",
+        choices=("counted", "measured"),
+    )
     context: int = setting(1, "parts that every sequence is cut into, a rank each (gpt)", minimum=1)
     tensor: int = setting(1, "parts that every matrix is cut into, a rank each", minimum=1)
     sequence_parallel: bool = setting(

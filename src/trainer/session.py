@@ -30,7 +30,7 @@ from trainer.optim import Optimizers, build_optimizer
 from trainer.parallel import Parallelized, parallelize
 from trainer.precision import Policy, choose, make_policy
 from trainer.resume import Checkpoints
-from trainer.schema import Config
+from trainer.schema import Config, Parallel
 from trainer.step import Step
 
 if TYPE_CHECKING:
@@ -162,7 +162,16 @@ def assemble(
     scores = scored(loss)
     startup.mark("model")
     watch = make_watch(config, model)
-    cut = cut_model(config, model, scores or loss, layout, device, policy, recording)
+    checkpoints.measured["compute"] = compute
+    parallel = config.parallel
+    if parallel.balance == "measured" and parallel.pipeline > 1 and not parallel.cut:
+        from trainer.balance import balanced, cut_of
+
+        parallel = balanced(
+            parallel, model, loss, data, plan.micro, policy, device, first=world.rank == 0, before=cut_of(meta)
+        )
+        checkpoints.measured["cut"] = parallel.cut
+    cut = cut_model(config, model, scores or loss, layout, device, policy, recording, parallel)
     if found and recording is not None:
         saved.load_model(found, model, training=True, stage=layout.pipeline > 1)
     if watch is not None:
@@ -201,7 +210,7 @@ def assemble(
         items_per_sample=data.train.tokens_per_sample,
         to_device=to_device,
         watch=watch,
-        save=lambda: checkpoints.save(model, optimizers, state, policy, compute, cut.stages),
+        save=lambda: checkpoints.save(model, optimizers, state, policy, cut.stages),
         evaluate=partial(_within, optimizers, evaluate),
         settle=cut.settle,
     )
@@ -216,13 +225,15 @@ def cut_model(
     device: torch.device,
     policy: Policy,
     recording: "Recording | None" = None,
+    parallel: Parallel | None = None,
 ) -> Parallelized:
-    """`model` cut over the ranks of `layout`, recomputed and compiled as the run file says; see parallelize."""
+    """`model` cut over the ranks of `layout`, recomputed and compiled as the run file says; see parallelize.
+    `parallel`: how, instead of the run file's."""
     return parallelize(
         model,
         loss,
         layout,
-        config.parallel,
+        parallel or config.parallel,
         device,
         gathered=policy.gathered,
         memory=config.memory,

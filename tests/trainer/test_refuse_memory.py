@@ -28,6 +28,7 @@ def config(*changes: str) -> Config:
         (["model.compile=blocks", "parallel.pipeline=2", "parallel.schedule=zbv"], 2, "has one backward"),
         (["memory.meta=on"], 2, "every rank keeps the whole model"),
         (["memory.meta=on", "parallel.strategy=full", "memory.offload=parameters"], 2, "memory.offload parameters"),
+        (["memory.meta=on", "parallel.pipeline=2", "parallel.balance=measured"], 2, "parallel.balance measured"),
     ],
 )
 def test_what_does_not_go_together(changes: list[str], ranks: int, what: str) -> None:
@@ -46,6 +47,7 @@ def test_what_does_not_go_together(changes: list[str], ranks: int, what: str) ->
         (["parallel.strategy=full", "model.width=2048", "model.layers=8", "memory.meta=off"], 2, False),
         (["parallel.strategy=ddp", "model.width=2048", "model.layers=8"], 2, False),
         (["parallel.tensor=2", "memory.meta=on"], 2, True),
+        (["parallel.pipeline=2", "parallel.balance=measured", "model.width=2048", "model.layers=8"], 2, False),
     ],
 )
 def test_who_starts_without_memory(changes: list[str], ranks: int, empty: bool) -> None:
