@@ -5,7 +5,9 @@
     uv run python -m tools.prove_layouts --more       further layouts, fp64 and AdamW only; nothing is written
 
 Differences are relative: the largest of five losses and of five norms, and for the weights the norm of the difference
-over the norm, whole model and worst tensor. fp64 has to agree to 1e-10, fp32 to 1e-5.
+over the norm, whole model and worst tensor. fp64 has to agree to 1e-10, fp32 to 1e-5; where a row does not, it may
+differ as much as one process does from itself when it adds up in other micro-batches, which is measured and said: Adam
+makes large steps of gradients that are all but rounding.
 """
 
 import sys
@@ -32,17 +34,26 @@ def main() -> int:
             if arguments.more and (dtype, optimizer) != ("fp64", "adamw"):
                 continue
             ones: dict[tuple[bool, int], layouts.Numbers] = {}
+            spreads: dict[tuple[bool, int], dict[str, float]] = {}
             for case in chosen:
                 kind = (case.tied, case.model().layers)
                 if kind not in ones:
                     ones[kind] = layouts.one_process(dtype, optimizer, case)
                 found = layouts.compared(ones[kind], layouts.on(case, dtype, optimizer))
-                good = max(found["loss"], found["norm"], found["weights"]) <= limit
-                rows.append({"layout": case.name, "precision": dtype, "optimizer": optimizer, "good": good, **found})
+                row = {"layout": case.name, "precision": dtype, "optimizer": optimizer, "good": True, **found}
+                said = ""
+                if max(found["loss"], found["norm"], found["weights"]) > limit:
+                    if kind not in spreads:
+                        spreads[kind] = layouts.by_rounding(ones[kind], dtype, optimizer, case)
+                    spread = row["one_process"] = spreads[kind]
+                    row["good"] = dtype == "fp32" and all(found[name] <= max(limit, spread[name]) for name in spread)
+                    said = ", ".join(f"{name} {value:.1e}" for name, value in spread.items())
+                    said = f"; one process in other micro-batches: {said}{'' if row['good'] else '  TOO FAR'}"
+                rows.append(row)
                 print(
                     f"{dtype} {optimizer:<5} {case.name:<40} loss {found['loss']:.1e} norm {found['norm']:.1e} "
                     f"weights {found['weights']:.1e}, worst {found['worst']:.1e} {found['worst_tensor']}"
-                    f"{'' if good else '  TOO FAR'}",
+                    f"{said}",
                     flush=True,
                 )
     bad = [row for row in rows if not row["good"]]
