@@ -1,6 +1,6 @@
 """A model cut into pipeline stages in place: a rank's model keeps the modules of its stages, under their own names."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -46,19 +46,19 @@ class Cut:
         for size in sizes:
             start = self.blocks[-1].stop if self.blocks else 0
             self.blocks.append(range(start, start + size))
-        self.named = {name: _parameters(modules[name]) for name in dict.fromkeys([*plan.blocks, *first, *last])}
-        self.common = [name for name, _ in _unnamed(model, "", set(self.named))]
-        self._listed = [[plan.blocks[index] for index in blocks] for blocks in self.blocks]
-        self._listed[0] += first
-        self._listed[-1] += [name for name in last if name not in self._listed[-1]]
+        self.named = list(dict.fromkeys([*plan.blocks, *first, *last]))
+        listed = [[plan.blocks[index] for index in blocks] for blocks in self.blocks]
+        listed[0] += first
+        listed[-1] += [name for name in last if name not in listed[-1]]
+        common = [name for name, _ in _unnamed(model, "", set(self.named))]
+        # names only: a parameter that is kept here would be kept on ranks that have no use for it
+        parameters = {name: _parameters(modules[name]) for name in self.named}
+        self._modules = [[*own, *_tied(own, parameters), *common] for own in listed]
         self.loose = _loose(model, set(self.named))
 
     def modules(self, stage: int) -> list[str]:
         """Names of what the stage has, none inside another."""
-        listed = self._listed[stage]
-        held = {parameter for name in listed for parameter in self.named[name]}
-        tied = [name for name, own in self.named.items() if name not in listed and not held.isdisjoint(own)]
-        return [*listed, *tied, *self.common]
+        return self._modules[stage]
 
     def holders(self, model: nn.Module, ranks: Sequence[Sequence[int]]) -> dict[str, tuple[int, ...]]:
         """Of each parameter that several ranks have, all that do; `ranks`: the stages of each."""
@@ -94,6 +94,12 @@ def _costs(modules: Iterable[nn.Module], none: float = 1.0) -> list[float]:
                 work += sum(p.numel() for p in each.parameters(recurse=False) if p.ndim > 1)
         found.append(work or none)
     return found
+
+
+def _tied(listed: Sequence[str], parameters: Mapping[str, set[nn.Parameter]]) -> list[str]:
+    """Names of modules beside the listed ones that share a parameter with them."""
+    held = {parameter for name in listed for parameter in parameters[name]}
+    return [name for name, own in parameters.items() if name not in listed and not held.isdisjoint(own)]
 
 
 def _parameters(module: nn.Module) -> set[nn.Parameter]:
