@@ -63,6 +63,30 @@ def usual_micro(schedule: str, ranks: int, share: int) -> int:
     return next((micro for micro in sizes if share // micro >= 4 * ranks), sizes[-1] if sizes else share)
 
 
+def held(schedule: str, ranks: int, rank: int, micro_batches: int, virtual: int) -> list[int]:
+    """Micro-batches of each of the rank's stages between their forward and their backward (that for weights, where it
+    is one by itself) when the rank has the most of them: as torch orders them."""
+    if schedule == "gpipe":
+        found = [micro_batches]
+    elif schedule == "1f1b":
+        found = [ranks - rank]
+    elif schedule == "zero_bubble":
+        found = [ranks] * virtual
+    elif schedule in V_SHAPED:
+        found = [2 * ranks - 1 - rank + (1 if schedule == "dualpipev" else 0), rank + 1]
+    else:
+        # forwards go through the rank's stages in rounds, until the first backward comes back
+        each_round = micro_batches // max(1, micro_batches // ranks)
+        rest = 2 * (ranks - rank - 1) + (virtual - 1) * each_round + 1
+        found = [0] * virtual
+        turn = 0
+        while rest > 0:
+            found[turn % virtual] += min(each_round, rest)
+            rest -= each_round
+            turn += 1
+    return [min(each, micro_batches) for each in found]
+
+
 def check_micro_batches(schedule: str, ranks: int, share: int, micro: int) -> None:
     """UserError (status 2) where a rank's `share` of samples makes micro-batches that the schedule cannot run."""
     found = share // micro

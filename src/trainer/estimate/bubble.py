@@ -4,8 +4,7 @@ p ranks, m micro-batches, v stages a rank. Sources: GPipe (Huang et al., 2019), 
 et al., 2021), zero bubble (Qi et al., 2023), DualPipeV (DeepSeek-AI, 2024). `tools/prove_pipeline.py` measures it.
 """
 
-from trainer.schedules import V_SHAPED
-from trainer.schedules import stages_per_rank as stages_per_rank
+from trainer.schedules import V_SHAPED, held, stages_per_rank
 
 
 def idle_share(schedule: str, ranks: int, forwards: int, virtual: int = 0) -> tuple[float, float]:
@@ -27,14 +26,5 @@ def in_flight(schedule: str, ranks: int, stage: int, forwards: int, virtual: int
     passes over all stages of the rank, rounded up."""
     if ranks == 1:
         return 1
-    if schedule == "gpipe":
-        return forwards
-    if schedule == "interleaved":
-        stages = stages_per_rank(schedule, virtual)
-        warm = 2 * (ranks - stage - 1) + (stages - 1) * ranks + 1
-        return min(forwards, -(-warm // stages))
-    if schedule in ("zero_bubble", "zbv"):
-        return min(forwards, ranks)
-    if schedule == "dualpipev":
-        return min(forwards, ranks + 1)
-    return min(forwards, ranks - stage)
+    found = held(schedule, ranks, stage, forwards, stages_per_rank(schedule, virtual))
+    return -(-sum(found) // len(found))

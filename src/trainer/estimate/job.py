@@ -1,6 +1,7 @@
 """A run as far as memory and traffic depend on it: sizes, number formats, how it is cut."""
 
 import os
+from collections.abc import Sequence
 
 from trainer.mesh import Layout
 from trainer.schema import Config
@@ -49,7 +50,9 @@ class Job:
         every: int = 2,
         schedule: str = "1f1b",
         virtual: int = 0,
+        cut: Sequence[int] = (),
         sequence_parallel: bool = False,
+        loss_parallel: bool = True,
         gathered: int = 0,
     ) -> None:
         self.layout = layout
@@ -65,7 +68,9 @@ class Job:
         self.every = every
         self.schedule = schedule
         self.virtual = virtual
+        self.cut = list(cut)
         self.sequence_parallel = sequence_parallel
+        self.loss_parallel = loss_parallel
         self.gathered = gathered or formats.weights
 
     @property
@@ -99,8 +104,8 @@ class Job:
         return self.formats.product if self.lean else self.formats.weights
 
     def replaced(self, layout: Layout, **changes: object) -> "Job":
-        """The same run, cut otherwise."""
-        values = {name: value for name, value in self.__dict__.items() if name != "layout"} | changes
+        """The same run, cut otherwise: into other stages too."""
+        values = {name: value for name, value in self.__dict__.items() if name not in ("layout", "cut")} | changes
         return Job(layout=layout, **values)
 
 
@@ -127,6 +132,8 @@ def job_of(config: Config, layout: Layout, micro: int, forwards: int) -> Job:
         every=config.memory.every,
         schedule=parallel.schedule,
         virtual=parallel.virtual,
+        cut=parallel.cut,
+        loss_parallel=parallel.loss_parallel and not config.model.loss,
         sequence_parallel=parallel.sequence_parallel,
         gathered=formats.product if precision.gathered == "compute" else 0,
     )

@@ -1,8 +1,8 @@
 """Bytes of one rank at the moments of an update that can be its peak."""
 
-from trainer.estimate.bubble import in_flight, stages_per_rank
 from trainer.estimate.job import Job
 from trainer.estimate.parts import Part, Parts
+from trainer.estimate.stages import Stage, stages_of_rank
 
 
 class Moment:
@@ -42,35 +42,25 @@ class Moment:
 
 def peak(job: Job, parts: Parts) -> Moment:
     """The largest moment of the fullest rank."""
-    ranks = job.layout.pipeline
-    stages = sorted({0, min(1, ranks - 1), ranks - 1})  # those between hold less in flight, and no ends
-    return max((moment for stage in stages for moment in moments(job, parts, stage)), key=lambda each: each.total)
+    ranks = range(job.layout.pipeline)
+    return max((moment for rank in ranks for moment in moments(job, parts, rank)), key=lambda each: each.total)
 
 
-def moments(job: Job, parts: Parts, stage: int) -> list[Moment]:
-    """The candidates of the rank that has pipeline stage `stage`, in the order in which they come."""
-    first, last = stage == 0, stage == job.layout.pipeline - 1
-    return _Rank(job, parts, stage, first, last).moments()
-
-
-def blocks_of_stage(blocks: int, ranks: int, stage: int) -> range:
-    """Which blocks the rank of `stage` has, where they are spread evenly; the first stages take what is left over."""
-    size, over = divmod(blocks, ranks)
-    start = stage * size + min(stage, over)
-    return range(start, start + size + (1 if stage < over else 0))
+def moments(job: Job, parts: Parts, rank: int) -> list[Moment]:
+    """The candidates of pipeline rank `rank`, in the order in which they come."""
+    return _Rank(job, parts, stages_of_rank(job, parts, rank)).moments()
 
 
 class _Rank:
-    def __init__(self, job: Job, parts: Parts, stage: int, first: bool, last: bool) -> None:
+    def __init__(self, job: Job, parts: Parts, stages: list[Stage]) -> None:
         self.job = job
         self.parts = parts
-        chosen = blocks_of_stage(len(parts.blocks), job.layout.pipeline, stage)
-        self.blocks = [parts.blocks[index] for index in chosen]
-        self.ends = ([parts.first] if first else []) + ([parts.last] if last else [])
-        self.first, self.last = first, last
+        self.stages = stages
+        self.blocks = [block for stage in stages for block in stage.parts(parts)]
+        self.ends = [end for stage in stages for end in stage.ends(parts)]
+        self.first, self.last = stages[0].first, any(stage.last for stage in stages)
         self.number = job.formats.weights
         self.shard = job.parts
-        self.flying = in_flight(job.schedule, job.layout.pipeline, stage, job.forwards, job.virtual)
         own = [*self.blocks, *self.ends]
         self.weights = sum(part.own for part in own)
         self.matrices = sum(part.matrices for part in self.blocks)
@@ -78,6 +68,8 @@ class _Rank:
         self.root = sum(part.own for part in self.ends)
         self.cast = job.formats.product if job.cast else 0
         self.kept = [self.kept_by(index, part) for index, part in enumerate(self.blocks)]
+        # a pipeline keeps what the model returned until the micro-batch is through
+        self.returned = parts.logits if self.last and job.layout.pipeline > 1 else 0
 
     def kept_by(self, index: int, part: Part) -> int:
         """Bytes of a block between its forward and its backward."""
@@ -86,26 +78,44 @@ class _Rank:
             return part.kept
         return min(part.kept, part.entry + (part.selected if how == "selective" else 0))
 
+    def kept_of(self, stage: Stage) -> int:
+        """Bytes of a stage between forward and backward of a micro-batch, without its ends."""
+        start = sum(len(each.blocks) for each in self.stages[: self.stages.index(stage)])
+        return sum(self.kept[start : start + len(stage.blocks)])
+
+    def waiting(self) -> int:
+        """Bytes of the micro-batches that wait for their backward, but for the one whose turn it is: it has been
+        through the rank's last stage."""
+        found = 0
+        entry = self.blocks[0].entry if self.blocks else 0
+        for stage in self.stages:
+            each = self.kept_of(stage) + sum(end.kept for end in stage.ends(self.parts))
+            if stage.last:
+                each += self.parts.logits + self.returned  # log-softmax
+            elif self.job.layout.pipeline > 1:
+                each += entry  # what goes to the next stage
+            found += each * (stage.held - (stage is self.stages[-1]))
+            if stage.sends and self.job.schedule != "gpipe":  # sent gradients are let go at the end
+                found += self.job.forwards * entry
+        return found
+
     def moments(self) -> list[Moment]:
-        job, number = self.job, self.number
+        """In their order."""
+        job, number, stage = self.job, self.number, self.stages[-1]
         steady = {
             "parameters": self.weights * number // self.shard,
             "optimizer": self.states(),
             "batch": job.forwards * job.micro * self.parts.sample,
         }
-        if job.layout.averaged > 1 and not job.sharded:
+        if job.layout.averaged > 1 and not job.sharded and job.layout.pipeline == 1:
             # DDP's buckets; what backward makes within no_sync lies beside them
             kept_always = self.weights * number * min(2, job.forwards)
-        elif job.forwards > 1:
+        elif job.forwards > 1 and (job.layout.pipeline == 1 or job.schedule != "gpipe"):
             kept_always = self.weights * number  # of the micro-batches before
         else:
             kept_always = 0
-        all_kept = sum(self.kept) + sum(part.kept for part in self.ends)
-        # of micro-batches that wait for their backward: what they keep, and the stage's input and output
-        waiting = (self.flying - 1) * all_kept
-        if job.layout.pipeline > 1:
-            waiting += 2 * self.flying * stages_per_rank(job.schedule, job.virtual) * self.blocks[0].entry
-        casts = self.casts()
+        waiting = self.waiting()
+        kept = self.kept_of(stage) + sum(end.kept for end in stage.ends(self.parts))
         gathered = self.gathered(0)
         block = max(self.blocks, key=lambda part: part.kept, default=None)
         found = []
@@ -117,7 +127,7 @@ class _Rank:
                     gathered=gathered + self.unit(block, 2),
                     copies=self.made(),
                     gradients=kept_always,
-                    activations=all_kept + waiting,
+                    activations=kept + waiting,
                     working=block.kept - self.kept[-1] + block.entry,
                 )
             )
@@ -127,10 +137,10 @@ class _Rank:
                     "loss",
                     **steady,
                     gathered=gathered,
-                    copies=casts,
+                    copies=self.casts(),
                     gradients=kept_always,
-                    activations=all_kept + waiting,
-                    loss=self.parts.loss,
+                    activations=kept + waiting,
+                    loss=self.parts.loss + self.returned,
                 )
             )
         found += self.backward(steady, kept_always, waiting)
@@ -139,16 +149,16 @@ class _Rank:
         return found
 
     def backward(self, steady: dict[str, int], kept_always: int, waiting: int) -> list[Moment]:
-        """One for each block, from the last to the first, and the end."""
-        job, number = self.job, self.number
-        left = sum(self.kept) + (self.parts.first.kept if self.first else 0)
+        """One for each block of the rank's last stage, from the last to the first, and the end."""
+        job, number, stage = self.job, self.number, self.stages[-1]
+        left = self.kept_of(stage) + (self.parts.first.kept if stage.first else 0)
         copies = self.casts()
         # gradients that are there already; a tied output's is the embedding's
         ends = max(self.parts.last.own, self.parts.last.matrices) if self.last else 0
         done = 0
         sharded = self.shard > 1
         found = []
-        for index in reversed(range(len(self.blocks))):
+        for index in reversed(range(len(self.blocks) - len(stage.blocks), len(self.blocks))):
             part = self.blocks[index]
             gradients = (ends + done) * number
             if sharded:  # the block before is on its way to the other ranks
@@ -161,6 +171,7 @@ class _Rank:
                     copies=copies,
                     gradients=max(kept_always, gradients),
                     activations=left + waiting,
+                    loss=self.returned,
                     working=part.kept - self.kept[index] + part.working,
                 )
             )
@@ -170,16 +181,14 @@ class _Rank:
             done += part.own
         root = 2 * self.root * number if sharded else 0
         end = self.weights * number // self.shard + root if sharded else self.weights * number
-        working = self.parts.first.working if self.first else 0
-        gathered = self.root * job.gathered if sharded else 0
         found.append(
             Moment(
                 "end of the backward",
                 **steady,
-                gathered=gathered,
+                gathered=self.root * job.gathered if sharded else 0,
                 gradients=max(kept_always, end),
                 activations=waiting,
-                working=working,
+                working=self.parts.first.working if self.first else 0,
             )
         )
         return found

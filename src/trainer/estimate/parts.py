@@ -14,17 +14,29 @@ class Part:
     """One unit of a model on one rank, `count` of them alike. Numbers of weights, the rest in bytes of one forward.
 
     `weights`: all of it before tensor parallelism; `own`: after it; `matrices`: those among `own` in matrices, which
-    autocast copies; `kept`: from its forward to its backward; `selected`: of that, outputs of products and attention;
-    `entry`: its input; `working`: the most that its backward needs on top.
+    autocast copies; `work`: those of all its matrices that are multiplied, uncut; `kept`: from its forward to its
+    backward; `selected`: of that, outputs of products and attention; `entry`: its input; `working`: the most that its
+    backward needs on top.
     """
 
     def __init__(
-        self, name: str, *, weights: int, own: int, matrices: int, kept: int, selected: int, entry: int, working: int
+        self,
+        name: str,
+        *,
+        weights: int,
+        own: int,
+        matrices: int,
+        work: int,
+        kept: int,
+        selected: int,
+        entry: int,
+        working: int,
     ) -> None:
         self.name = name
         self.weights = weights
         self.own = own
         self.matrices = matrices
+        self.work = work
         self.kept = kept
         self.selected = selected
         self.entry = entry
@@ -32,16 +44,33 @@ class Part:
 
 
 class Parts:
-    """What comes first, the blocks in between (all alike, or of several kinds), what comes last. `loss`: bytes of
-    logits-sized copies while the loss is made. `width`: of what one part hands to the next. `sample`: bytes of one."""
+    """What comes first, the blocks in between (all alike, or of several kinds), what comes last. `logits`: bytes;
+    `copies`: of them while the loss's backward begins: log-softmax, its gradient and that of the logits; torch's
+    loss_parallel has the logits and one more. `width`: of what one part hands to the next. `sample`: bytes of one."""
 
-    def __init__(self, first: Part, blocks: list[Part], last: Part, *, loss: int, width: int, sample: int) -> None:
+    def __init__(
+        self,
+        first: Part,
+        blocks: list[Part],
+        last: Part,
+        *,
+        logits: int,
+        copies: int = 3,
+        width: int,
+        sample: int,
+    ) -> None:
         self.first = first
         self.blocks = blocks
         self.last = last
-        self.loss = loss
+        self.logits = logits
+        self.copies = copies
         self.width = width
         self.sample = sample
+
+    @property
+    def loss(self) -> int:
+        """Bytes of copies of the logits while the loss is made."""
+        return self.copies * self.logits
 
     @property
     def weights(self) -> int:
@@ -69,36 +98,47 @@ def _gpt(model: Model, vocabulary: int, job: Job, masked: bool) -> Parts:
         weights=tables,
         own=tables // tensor,
         matrices=0,
+        work=0,
         kept=tokens * ((8 if model.bigram else 0) + noise // shared),
         selected=0,
         entry=0,
         working=tokens * width * job.stream // shared,
     )
     head_input = width * (formats.product if job.cast else job.stream)
-    logits = tokens * vocabulary // tensor * formats.loss
+    cut_loss = tensor > 1 and job.loss_parallel
+    logits = tokens * vocabulary // (tensor if cut_loss else 1) * formats.loss
     last = Part(
         "norm and output",
         weights=width + (0 if model.tied else rows),
         own=width + (0 if model.tied else rows // tensor),
         matrices=rows // tensor,
+        work=rows,
         kept=tokens * (width * formats.norm // shared + formats.norm + head_input),
         selected=0,
         entry=tokens * width * job.stream // shared,
         working=tokens * width * (job.stream + formats.product),
     )
-    # log-softmax is kept; its gradient and that of the logits come on top of it when backward begins
     sample = (job.sequence + 1) * 8 * (2 if masked else 1)
-    return Parts(first, [block] * model.layers, last, loss=3 * logits, width=width, sample=sample)
+    return Parts(
+        first,
+        [block] * model.layers,
+        last,
+        logits=logits,
+        copies=5 if cut_loss else 3,
+        width=width,
+        sample=sample,
+    )
 
 
 def _vit(model: Model, classes: int, job: Job) -> Parts:
-    formats, width, tokens, tensor = job.formats, model.width, job.tokens, job.layout.tensor
+    formats, width, tokens = job.formats, model.width, job.tokens
     patch = model.channels * model.patch**2
     first = Part(
         "patches",
         weights=(patch + 1) * width,
         own=(patch + 1) * width,
         matrices=patch * width,
+        work=patch * width,
         kept=tokens * patch * (job.stream + (formats.product if job.cast else 0)),
         selected=0,
         entry=0,
@@ -107,8 +147,9 @@ def _vit(model: Model, classes: int, job: Job) -> Parts:
     last = Part(
         "norm and output",
         weights=width + width * classes,
-        own=width + width * classes // tensor,
-        matrices=width * classes // tensor,
+        own=width + width * classes,
+        matrices=width * classes,
+        work=width * classes,
         kept=tokens * width * formats.norm + job.micro * width * job.stream,
         selected=0,
         entry=tokens * width * job.stream,
@@ -117,7 +158,7 @@ def _vit(model: Model, classes: int, job: Job) -> Parts:
     block = _gpt_block(model, job, masked=False)
     logits = job.micro * classes * formats.loss
     sample = model.channels * model.image**2 * formats.weights + 8
-    return Parts(first, [block] * model.layers, last, loss=3 * logits, width=width, sample=sample)
+    return Parts(first, [block] * model.layers, last, logits=logits, width=width, sample=sample)
 
 
 def _gpt_block(model: Model, job: Job, masked: bool) -> Part:
@@ -150,6 +191,7 @@ def _gpt_block(model: Model, job: Job, masked: bool) -> Part:
         weights=matrices * tensor + norms,
         own=matrices + norms,
         matrices=matrices,
+        work=matrices * tensor,
         kept=job.tokens * (2 * normal + to_attention + attention + to_feed_forward + feed_forward + noise),
         selected=job.tokens * selected,
         entry=job.tokens * width * job.stream // shared,
@@ -171,6 +213,7 @@ def _mlp(model: Model, job: Job) -> Parts:
             weights=size,
             own=size // tensor,
             matrices=size // tensor if job.cast else 0,
+            work=inputs * outputs,
             kept=tokens * (kept + noise * outputs) // tensor,
             selected=tokens * outputs * formats.product // tensor,
             entry=tokens * inputs * formats.product,
@@ -182,4 +225,4 @@ def _mlp(model: Model, job: Job) -> Parts:
     last = layer("output", model.width, model.classes, False)
     logits = tokens * model.classes * formats.loss
     sample = model.inputs * formats.weights + 8
-    return Parts(first, between, last, loss=3 * logits, width=model.width, sample=sample)
+    return Parts(first, between, last, logits=logits, width=model.width, sample=sample)

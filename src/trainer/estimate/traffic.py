@@ -4,10 +4,10 @@ Rings: an all-reduce over N ranks sends 2(N-1)/N of its size over each link, a r
 (Patarasu and Yuan, 2009). A parameter server's link carries 2(N-1) sizes: in from each of the others, and out again.
 """
 
-from trainer.estimate.bubble import stages_per_rank
 from trainer.estimate.job import Job
-from trainer.estimate.memory import blocks_of_stage
 from trainer.estimate.parts import Parts
+from trainer.estimate.stages import stages_of_rank
+from trainer.schedules import stages_per_rank
 
 SMALL = 24  # loss sum, count and stop request, in fp64
 
@@ -32,16 +32,15 @@ class Sent:
 def traffic(job: Job, parts: Parts) -> list[Sent]:
     """What the fullest rank sends in an update."""
     layout = job.layout
-    chosen = blocks_of_stage(len(parts.blocks), layout.pipeline, 0)
-    blocks = [parts.blocks[index] for index in chosen]
-    ends = [parts.first] + ([parts.last] if layout.pipeline == 1 else [])
+    stages = stages_of_rank(job, parts, 0)
+    blocks = [block for stage in stages for block in stage.parts(parts)]
+    ends = [end for stage in stages for end in stage.ends(parts)]
     root = sum(part.own for part in ends)
     inner = sum(part.own for part in blocks)
     number = job.formats.weights
     found = _data(job, root, inner, number)
     if layout.pipeline > 1:
-        stages = layout.pipeline * stages_per_rank(job.schedule, job.virtual)
-        times = 2 * job.forwards * max(1, stages // layout.pipeline)
+        times = 2 * job.forwards * stages_per_rank(job.schedule, job.virtual)
         found.append(Sent("pipeline", "send", "activations and their gradients", times, _edge(job, parts), 1.0))
     if layout.tensor > 1:
         found += _tensor(job, parts, len(blocks))

@@ -1,0 +1,56 @@
+"""Which parts each rank of a pipeline has, and how many micro-batches of them wait for their backward."""
+
+from functools import lru_cache
+
+from trainer.estimate.job import Job
+from trainer.estimate.parts import Part, Parts
+from trainer.schedules import even_cut, held, stages_of, stages_per_rank
+
+
+class Stage:
+    """`blocks`: the numbers of its blocks; `first`, `last`: whether it has the ends of the model; `held`: micro-batches
+    between their forward and their backward at the rank's fullest; `sends`: whether another rank waits for the gradient
+    of its input."""
+
+    def __init__(self, blocks: range, *, first: bool, last: bool, held: int, sends: bool) -> None:
+        self.blocks = blocks
+        self.first = first
+        self.last = last
+        self.held = held
+        self.sends = sends
+
+    def parts(self, parts: Parts) -> list[Part]:
+        """Its blocks."""
+        return [parts.blocks[index] for index in self.blocks]
+
+    def ends(self, parts: Parts) -> list[Part]:
+        """What it has besides."""
+        return ([parts.first] if self.first else []) + ([parts.last] if self.last else [])
+
+
+def stages_of_rank(job: Job, parts: Parts, rank: int) -> list[Stage]:
+    """The stages of pipeline rank `rank`, in the order of the model."""
+    ranks = job.layout.pipeline
+    if ranks == 1:
+        return [Stage(range(len(parts.blocks)), first=True, last=True, held=1, sends=False)]
+    virtual = stages_per_rank(job.schedule, job.virtual)
+    count = ranks * virtual
+    sizes = job.cut or _even(tuple(part.work for part in parts.blocks), count, parts.first.work, parts.last.work)
+    own = stages_of(rank, ranks, job.schedule, virtual)
+    waiting = held(job.schedule, ranks, rank, job.forwards, virtual)
+    starts = [sum(sizes[:index]) for index in own]
+    return [
+        Stage(
+            range(start, start + sizes[index]),
+            first=index == 0,
+            last=index == count - 1,
+            held=number,
+            sends=index > 0 and index - 1 not in own,
+        )
+        for index, start, number in zip(own, starts, waiting, strict=True)
+    ]
+
+
+@lru_cache
+def _even(costs: tuple[int, ...], stages: int, first: int, last: int) -> list[int]:
+    return even_cut(costs, stages, first, last)
