@@ -86,7 +86,7 @@ def write(name: str, result: dict[str, Any], arguments: argparse.Namespace) -> N
         return
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     changed = subprocess.run(
-        ["git", "status", "--porcelain", "-uno"], cwd=ROOT, capture_output=True, text=True, check=False
+        ["git", "status", "--porcelain", "-uno", "--", ":!docs"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     from importlib.metadata import version
 

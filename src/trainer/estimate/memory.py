@@ -2,7 +2,7 @@
 
 from trainer.estimate.job import Job
 from trainer.estimate.parts import Part, Parts
-from trainer.estimate.stages import Stage, stages_of_rank
+from trainer.estimate.stages import Stage, fullest, stages_of_rank
 
 
 class Moment:
@@ -42,8 +42,8 @@ class Moment:
 
 def peak(job: Job, parts: Parts) -> Moment:
     """The largest moment of the fullest rank."""
-    ranks = range(job.layout.pipeline)
-    return max((moment for rank in ranks for moment in moments(job, parts, rank)), key=lambda each: each.total)
+    found = (moment for stages in fullest(job, parts) for moment in _Rank(job, parts, stages).moments())
+    return max(found, key=lambda each: each.total)
 
 
 def moments(job: Job, parts: Parts, rank: int) -> list[Moment]:
