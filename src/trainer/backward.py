@@ -40,7 +40,8 @@ class Backward(Protocol):
 class Accumulate:
     """One micro-batch after the other, through all of the model; gradients are exchanged in the last one's backward
     only: the others run within `no_sync`; `idle`: around those that count nothing. `counts`: whether this rank's sums
-    are not also another's. `check`: called when the gradients are there."""
+    are not also another's. `check`: called when the gradients are there. `summed`: called with the result before the
+    last backward, so that it can be on its way meanwhile."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class Accumulate:
         self.counts = counts
         self.check = check
         self.idle = idle
+        self.summed: Callable[[list[tuple[Tensor, Tensor]]], None] | None = None
         self._seeds: dict[float, Tensor] = {}
 
     def __call__(
@@ -70,10 +72,12 @@ class Accumulate:
             ):
                 with autocast:
                     total, count = self.module(batch)
+                if real and self.counts:
+                    sums.append((total.detach(), count))
+                if index == last and self.summed is not None:
+                    self.summed(sums)
                 # the factor goes in as the loss's own gradient: two operations fewer than a product
                 total.backward(self._seed(weight if real else 0.0, total))
-            if real and self.counts:
-                sums.append((total.detach(), count))
         if self.check is not None:
             self.check()
         return sums

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from trainer.backward import Accumulate
 from trainer.optim import Optimizers
 from trainer.precision import Policy
 
@@ -54,6 +55,10 @@ class Step:
         self.ranks = cut.layout.world_size
         self.parameters = [p for p in cut.module.parameters() if p.requires_grad]
         self._autocast = policy.autocast(device.type)
+        self._stop = False
+        self._totals: tuple[Tensor, torch.distributed.Work | None] | None = None
+        if self.ranks > 1 and isinstance(cut.backward, Accumulate):
+            cut.backward.summed = self._start_reduce
 
     def __call__(
         self,
@@ -70,8 +75,9 @@ class Step:
         """
         scale = self.policy.scale.scale if self.policy.scale else 1.0
         # backward averages over the ranks that see other tokens; what is wanted is the sum
+        self._stop = stop
         sums = self.cut.backward(micro_batches, self.cut.layout.averaged * scale / divisor, self._autocast)
-        loss_sum, count, stops = self._reduce(sums, stop)
+        loss_sum, count, stops = self._reduce(sums)
         if self.cut.layout.tensor > 1:
             from trainer.parallel.gradients import add_up
 
@@ -118,16 +124,26 @@ class Step:
             return own_parts(gradients)
         return gradients
 
-    def _reduce(self, sums: list[tuple[Tensor, Tensor]], stop: bool) -> tuple[float, float, float]:
-        """(loss sum, count, ranks that want to stop) over all ranks: the one small reduction of an update."""
-        if self.ranks == 1 and len(sums) == 1:
-            return float(sums[0][0]), float(sums[0][1]), float(stop)
+    def _start_reduce(self, sums: list[tuple[Tensor, Tensor]]) -> None:
+        """Begins the one small reduction of an update: where the sums are known before a backward, it is through by
+        the end of that, and costs nothing."""
         totals = torch.zeros(3, dtype=torch.float64, device=self.device)
         for total, count in sums:
             totals[0] += total
             totals[1] += count
-        totals[2] = float(stop)
-        if self.ranks > 1:
-            torch.distributed.all_reduce(totals)
+        totals[2] = float(self._stop)
+        work = torch.distributed.all_reduce(totals, async_op=True) if self.ranks > 1 else None
+        self._totals = totals, work
+
+    def _reduce(self, sums: list[tuple[Tensor, Tensor]]) -> tuple[float, float, float]:
+        """(loss sum, count, ranks that want to stop) over all ranks."""
+        if self.ranks == 1 and len(sums) == 1:
+            return float(sums[0][0]), float(sums[0][1]), float(self._stop)
+        if self._totals is None:
+            self._start_reduce(sums)
+        assert self._totals is not None
+        (totals, work), self._totals = self._totals, None
+        if work is not None:
+            work.wait()
         loss_sum, count, stops = totals.tolist()
         return loss_sum, count, stops
