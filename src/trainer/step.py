@@ -14,6 +14,8 @@ from trainer.precision import Policy
 if TYPE_CHECKING:
     from trainer.parallel import Parallelized
 
+# (sum of the loss, counted items) of each micro-batch
+Sums = list[tuple[Tensor, Tensor]]
 # looks at the gradients: (factor they are to be multiplied with, ranks that hold each, device) -> what it saw
 Look = Callable[[float, int, torch.device], dict[str, object]]
 
@@ -56,9 +58,9 @@ class Step:
         self.parameters = [p for p in cut.module.parameters() if p.requires_grad]
         self._autocast = policy.autocast(device.type)
         self._stop = False
-        self._totals: tuple[Tensor, torch.distributed.Work | None] | None = None
+        self._begun: tuple[Tensor, torch.distributed.Work | None] | None = None
         if self.ranks > 1 and isinstance(cut.backward, Accumulate):
-            cut.backward.summed = self._start_reduce
+            cut.backward.summed = self._begin
 
     def __call__(
         self,
@@ -77,14 +79,14 @@ class Step:
         # backward averages over the ranks that see other tokens; what is wanted is the sum
         self._stop = stop
         sums = self.cut.backward(micro_batches, self.cut.layout.averaged * scale / divisor, self._autocast)
-        loss_sum, count, stops = self._reduce(sums)
         if self.cut.layout.tensor > 1:
             from trainer.parallel.gradients import add_up
 
             add_up(self.parameters)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
+        loss_sum, count, stops, norm = self._reduce(sums, gradients)
         factor = divisor / count / scale if count else 0.0
-        norm = self._norm(gradients) * factor
+        norm *= factor
         loss = loss_sum / count if count else math.nan
         applied = math.isfinite(norm) and math.isfinite(loss)
         seen = look(factor, self.cut.layout.holders, self.device) if look is not None else {}
@@ -103,19 +105,6 @@ class Step:
                 self.policy.scale.overflowed()
         return Outcome(loss, int(count), norm, applied, stops > 0, seen)
 
-    def _norm(self, gradients: list[Tensor]) -> float:
-        """Euclidean norm of all gradients together, as they stand."""
-        if self.cut.sharded:
-            from trainer.parallel.gradients import total_norm
-
-            if self.cut.counted_elsewhere:
-                counted = [p for p in self.parameters if p not in self.cut.counted_elsewhere]
-                gradients = [p.grad for p in counted if p.grad is not None]
-            return total_norm(gradients, self.cut.layout.holders, self.device)
-        if not gradients:
-            return 0.0
-        return float(torch.nn.utils.get_total_norm(gradients, foreach=True))
-
     def _own(self, gradients: list[Tensor]) -> list[Tensor]:
         """What this rank holds of them."""
         if self.cut.sharded:
@@ -124,26 +113,45 @@ class Step:
             return own_parts(gradients)
         return gradients
 
-    def _start_reduce(self, sums: list[tuple[Tensor, Tensor]]) -> None:
-        """Begins the one small reduction of an update: where the sums are known before a backward, it is through by
-        the end of that, and costs nothing."""
-        totals = torch.zeros(3, dtype=torch.float64, device=self.device)
+    def _reduce(self, sums: Sums, gradients: list[Tensor]) -> tuple[float, float, float, float]:
+        """Over all ranks: loss sum, count, how many want to stop; the Euclidean norm of all gradients as they stand."""
+        if not self.cut.sharded:
+            norm = float(torch.nn.utils.get_total_norm(gradients, foreach=True)) if gradients else 0.0
+            if self.ranks == 1 and len(sums) == 1:
+                return float(sums[0][0]), float(sums[0][1]), float(self._stop), norm
+            if self._begun is None:
+                self._begin(sums)
+            loss_sum, count, stops, _ = self._end()
+            return loss_sum, count, stops, norm
+        from trainer.parallel.gradients import squares
+
+        if self.cut.counted_elsewhere:
+            counted = [p for p in self.parameters if p not in self.cut.counted_elsewhere]
+            gradients = [p.grad for p in counted if p.grad is not None]
+        own = squares(gradients, self.cut.layout.holders, self.device)
+        together = self._begun is None  # a pipeline, which knows the loss no sooner
+        if together:
+            self._begin(sums, own)
+        else:
+            torch.distributed.all_reduce(own)
+        loss_sum, count, stops, square = self._end()
+        return loss_sum, count, stops, math.sqrt(square if together else float(own))
+
+    def _begin(self, sums: Sums, squares: Tensor | None = None) -> None:
+        """Begins the one small reduction of an update. Where the sums are known before a backward, it is through by
+        the end of that and costs nothing; else the squares of gradients go with it."""
+        totals = torch.zeros(4, dtype=torch.float64, device=self.device)
         for total, count in sums:
             totals[0] += total
             totals[1] += count
         totals[2] = float(self._stop)
-        work = torch.distributed.all_reduce(totals, async_op=True) if self.ranks > 1 else None
-        self._totals = totals, work
+        if squares is not None:
+            totals[3] = squares
+        self._begun = totals, torch.distributed.all_reduce(totals, async_op=True) if self.ranks > 1 else None
 
-    def _reduce(self, sums: list[tuple[Tensor, Tensor]]) -> tuple[float, float, float]:
-        """(loss sum, count, ranks that want to stop) over all ranks."""
-        if self.ranks == 1 and len(sums) == 1:
-            return float(sums[0][0]), float(sums[0][1]), float(self._stop)
-        if self._totals is None:
-            self._start_reduce(sums)
-        assert self._totals is not None
-        (totals, work), self._totals = self._totals, None
+    def _end(self) -> list[float]:
+        assert self._begun is not None
+        (totals, work), self._begun = self._begun, None
         if work is not None:
             work.wait()
-        loss_sum, count, stops = totals.tolist()
-        return loss_sum, count, stops
+        return totals.tolist()

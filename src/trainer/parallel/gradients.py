@@ -45,14 +45,14 @@ def share(tensor: Tensor, holders: int) -> float:
     return parts / holders
 
 
-def total_norm(gradients: Sequence[Tensor], holders: int, device: torch.device) -> float:
-    """Euclidean norm of all of them together, over all ranks, which call it together; `holders`: how many of them hold
-    each tensor or parts of it. What several ranks hold alike counts once."""
+def squares(gradients: Sequence[Tensor], holders: int, device: torch.device) -> Tensor:
+    """Sum of the squares of what this rank holds, fp64: added up over all ranks, the square of the Euclidean norm of
+    all gradients together. `holders`: how many ranks hold each tensor or parts of it; what several hold alike counts
+    once."""
     by_share: dict[float, list[Tensor]] = {}
     for each, own in zip(gradients, own_parts(gradients), strict=True):
         by_share.setdefault(share(each, holders), []).append(own)
-    squares = torch.zeros((), dtype=torch.float64, device=device)
+    found = torch.zeros((), dtype=torch.float64, device=device)
     for counted, tensors in by_share.items():
-        squares += torch.nn.utils.get_total_norm(tensors, foreach=True).double().square() * counted
-    torch.distributed.all_reduce(squares)
-    return float(squares.sqrt())
+        found += torch.nn.utils.get_total_norm(tensors, foreach=True).double().square() * counted
+    return found

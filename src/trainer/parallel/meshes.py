@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 
 def device_mesh(layout: "Layout", device: torch.device, *, copies: bool = False) -> DeviceMesh:
-    """One dimension for each degree above 1, under its name, the outermost first; `shard` is always there. Ranks that
-    have parts of the same sequences count as ranks that share a model or, with `copies`, that copy it.
+    """One dimension for each degree above 1, under its name, the outermost first; `shard` where there is none. Ranks
+    that have parts of the same sequences count as ranks that share a model or, with `copies`, that copy it. A single
+    dimension is the group that is there already.
 
     Collective over all ranks. `mesh["tensor"]`, `mesh["replicate", "shard"]` are parts of it.
     """
@@ -22,7 +23,7 @@ def device_mesh(layout: "Layout", device: torch.device, *, copies: bool = False)
     if folded > 1:
         assert not copies or layout.shard == 1, "copies of shards are no neighbours of their context ranks"
         sizes["replicate" if copies else "shard"] *= folded
-    shape = {name: size for name, size in sizes.items() if size > 1 or name == "shard"}
+    shape = {name: size for name, size in sizes.items() if size > 1} or {"shard": 1}
     return init_device_mesh(device.type, tuple(shape.values()), mesh_dim_names=tuple(shape))
 
 

@@ -9,7 +9,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 from tests.beds.ranks import on_ranks
-from trainer.parallel.gradients import add_up, own_parts, total_norm
+from trainer.parallel.gradients import add_up, own_parts, squares
 
 CPU = torch.device("cpu")
 
@@ -18,6 +18,12 @@ def gradients() -> list[Tensor]:
     """The last has fewer rows than there are ranks."""
     generator = torch.Generator().manual_seed(0)
     return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((6, 4), (5,), (3, 2), (1, 3))]
+
+
+def total_norm(gradients: list[Tensor], count: int) -> float:
+    found = squares(gradients, count, CPU)
+    torch.distributed.all_reduce(found)
+    return math.sqrt(found)
 
 
 def norms(rank: int, count: int) -> list[float]:
@@ -30,12 +36,12 @@ def norms(rank: int, count: int) -> list[float]:
         distribute_tensor(replicated, two, [Shard(0), Replicate()]),
         distribute_tensor(short, tensor, [Shard(0)]),
     ]
-    before = total_norm(cut, count, CPU)
+    before = total_norm(cut, count)
     torch._foreach_mul_(own_parts(cut), 0.5)
-    after = total_norm(cut, count, CPU)
+    after = total_norm(cut, count)
     if rank == 1:
         own_parts(cut)[0][0, 0] = math.inf  # an overflow that one rank alone could see
-    return [before, after, total_norm([], count, CPU), total_norm(cut, count, CPU)]
+    return [before, after, total_norm([], count), total_norm(cut, count)]
 
 
 def test_what_several_ranks_hold_alike_counts_once() -> None:
