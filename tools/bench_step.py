@@ -118,6 +118,7 @@ def main() -> int:
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--layouts", default=",".join(LAYOUTS))
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--updates", type=int, default=0, help="of each contender in a round (default: by model)")
     parser.add_argument("--threads", type=int, default=1, help="of `one`; ranks have one each")
     parser.add_argument("--json", type=Path, metavar="FILE")
     arguments = parser.parse_args()
@@ -131,7 +132,7 @@ def main() -> int:
     results: dict[str, Figures] = {}
     for layout in arguments.layouts.split(","):
         for name in arguments.models.split(","):
-            row = measured(name, layout, chosen, arguments.rounds, PER_BLOCK[name])
+            row = measured(name, layout, chosen, arguments.rounds, arguments.updates or PER_BLOCK[name])
             results.setdefault(layout, {})[name] = row
             print(f"{layout}, {name}: {MODELS[name]}", flush=True)
             for contender in row["loss"]:

@@ -48,7 +48,6 @@ def step(cache: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.long
 def test_a_step_of_torch_from_the_snapshot_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
     plain = step(tmp_path)
     assert (plain["note"]["state"], plain["made"]) == ("aside", True)

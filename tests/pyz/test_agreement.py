@@ -48,7 +48,6 @@ def test_ranks_started_by_hand(two: Path) -> None:
         assert rank.returncode == 3
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("words", [[*WORDS, "--run.folder", "torchrun"], ["exec", "program.py"]])
 def test_ranks_started_by_torchrun(two: Path, words: list[str]) -> None:
     (two / "program.py").write_text("import torch\nprint('ran')\n")

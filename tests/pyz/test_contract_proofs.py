@@ -11,7 +11,6 @@ from tests.pyz.test_proofs import tool
 VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
-@pytest.mark.long
 def test_python_s_own_tests_of_namespaces_and_readers() -> None:
     if find_spec("test.test_importlib") is None:
         pytest.skip("this Python comes without its tests")
@@ -20,13 +19,11 @@ def test_python_s_own_tests_of_namespaces_and_readers() -> None:
     assert "'run': 0" not in printed
 
 
-@pytest.mark.long
 def test_the_archive_is_replaced_under_a_job() -> None:
     printed = tool("prove_archive", "--rounds", "1", "--kinds", "cp;mv;forks, rm;spawn, mv", "--no-json")
     assert "4 rounds, 0 wrong" in printed
 
 
-@pytest.mark.long
 def test_no_instruction_of_the_file_shows_another_line(pyz: Path) -> None:
     printed = tool("prove_tracebacks", "--static", "--python", VERSION, "--pyz", str(pyz), "--no-json")
     assert " 0 differ" in printed

@@ -273,7 +273,6 @@ def test_packed_for_another_machine_and_python(tmp_path: Path) -> None:
     assert "is no version" in what
 
 
-@pytest.mark.long
 def test_the_trials_of_the_proof(place: trials.Place, address: str) -> None:
     """A slice of `tools/prove_environments.py`."""
     moments = trials.killed(place, address, 2, 7)["moments"]

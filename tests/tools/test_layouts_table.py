@@ -18,8 +18,11 @@ def one_process(dtype: str, optimizer: str, like: Case) -> Numbers:
     return layouts.one_process(dtype, optimizer, like)
 
 
-@pytest.mark.parametrize(("dtype", "optimizer"), [("fp64", "adamw"), ("fp32", "sgd")])
-@pytest.mark.parametrize("case", SUBSET, ids=lambda case: case.name.replace(", ", "-").replace(" ", "_"))
+# every second one in fp32 too
+ROWS = [(case, "fp64", "adamw") for case in SUBSET] + [(case, "fp32", "sgd") for case in SUBSET[::2]]
+
+
+@pytest.mark.parametrize(("case", "dtype", "optimizer"), ROWS, ids=lambda each: getattr(each, "name", each))
 def test_numbers_are_those_of_one_process(case: Case, dtype: str, optimizer: str) -> None:
     like = Case(1, "ddp", 0, 4, virtual=case.model().layers, tied=case.tied)
     found = compared(one_process(dtype, optimizer, like), on(case, dtype, optimizer))

@@ -77,7 +77,6 @@ def test_a_test_module_is_judged_and_ended(tmp_path: Path) -> None:
     assert not (tmp_path / "scratch").exists()
 
 
-@pytest.mark.long
 def test_pytest_runs_from_its_minified_self(tmp_path: Path) -> None:
     site = next(Path(place) for place in sys.path if (Path(place) / "_pytest").is_dir())
     paths = {
@@ -130,7 +129,6 @@ def test_the_suites_of_packages_are_compared(tmp_path: Path) -> None:
     assert all("--hash=sha256:" in _locked(name) for name in SUITES)
 
 
-@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_fsdp2_from_its_minified_self_has_the_same_losses() -> None:
     words = [sys.executable, "-m", "tools.prove_minify_fsdp", "--updates", "2", "--no-json"]

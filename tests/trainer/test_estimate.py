@@ -44,7 +44,6 @@ def test_parts_make_the_whole(model: Model) -> None:
     assert parts_of(model, 0, job(Layout())).weights == count_parameters(model, 0)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", ["one rank, bf16", "full, many layers", "tensor", "pipeline 2 1f1b"])
 def test_the_peak_is_what_torch_measures(name: str) -> None:
     case = next(each for each in CASES if each.name == name)

@@ -105,7 +105,6 @@ def test_one_rank_equals_itself(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.long
 def test_the_exit_status_says_that_a_run_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "run.toml").touch()
     words = flags(batch__size="8", batch__micro="2", model__loss=f"{BROKEN}:mean_loss")

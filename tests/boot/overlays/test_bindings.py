@@ -65,7 +65,6 @@ def run(text: str, folder: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.long
 def test_they_run_at_the_first_question_once_for_all_threads(tmp_path: Path) -> None:
     cache = tmp_path / "snapshots"
     start = dedent(START)

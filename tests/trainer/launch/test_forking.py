@@ -101,7 +101,6 @@ def train(folder: Path, name: str, layers: str, **environment: str) -> list[dict
     return [json.loads((folder / name / "start" / f"rank-0000{rank}.json").read_text()) for rank in (0, 1)]
 
 
-@pytest.mark.long
 def test_two_threads_a_rank_compute_the_same_bits(tmp_path: Path) -> None:
     forked = train(tmp_path, "forked", "gc,overlays,fork", OMP_NUM_THREADS="2")
     started = train(tmp_path, "started", "gc,overlays", OMP_NUM_THREADS="2")

@@ -18,7 +18,7 @@ from trainer.schedules import even_cut
 
 CPU = torch.device("cpu")
 NOTHING = contextlib.nullcontext()
-SLOW = 0.08
+SLOW = 0.04
 
 
 class Sleeps(torch.autograd.Function):
