@@ -32,8 +32,8 @@ def balanced(
     before: list[int] | None,
 ) -> "Parallel":
     """`parallel` with the `cut` that makes the dearest stage as cheap as can be, by the time of its blocks on `micro`
-    samples. `model` is still whole; `first`: whether this is rank 0;
-    `before`: the cut that a resumed run began with, which keeps it bit for bit. Collective."""
+    samples. `model` is still whole; `first`: whether this is rank 0; `before`: the cut that a resumed run began with,
+    which keeps it bit for bit. Collective."""
     stages = parallel.pipeline * stages_per_rank(parallel.schedule, parallel.virtual)
     found = copy.copy(parallel)
     found.cut = (
@@ -54,10 +54,11 @@ def _measured(
     device: "torch.device",
     first: bool,
 ) -> list[int]:
-    from trainer.models.plan import plan_of
+    from trainer.models.plan import Pieces, plan_of
     from trainer.parallel.pipeline_balance import measured_costs
 
-    check_cut([], len(plan_of(model).blocks), stages)
+    # what cannot be cut is refused by all ranks, not by the one that measures
+    check_cut([], len(Pieces(model, plan_of(model)).blocks), stages)
     text = ""
     if first:
         batch, _ = next(iter(evaluation_batches(data.train, micro_batch=micro, limit=micro)))

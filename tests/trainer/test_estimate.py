@@ -165,6 +165,9 @@ def test_suggestions_fit_and_none_is_beaten() -> None:
     assert [each.sent for each in found] == sorted(each.sent for each in found)
     assert not any(each.beaten_by(other) for each in found for other in found)
     assert suggestions(here, GPT, 0, 16, 1000, 64) == []
+    several = suggestions(job(Layout(replicate=16), micro=4, schedule="interleaved"), GPT, 0, 16, alone, 64)
+    assert {each.layout.pipeline for each in several} & {2, 4}
+    assert all(2 * each.layout.pipeline <= GPT.layers for each in several if each.layout.pipeline > 1)
 
 
 def test_sizes_are_read_and_written() -> None:

@@ -7,6 +7,7 @@ from trainer.estimate.job import Job
 from trainer.estimate.parts import Parts, parts_of
 from trainer.mesh import Layout
 from trainer.models.check import key_value_heads
+from trainer.schedules import stages_per_rank
 from trainer.schema import Model
 
 STRATEGIES = ("ddp", "gradients", "full")
@@ -62,6 +63,8 @@ def suggestions(
         if left or not share:
             continue
         micro = min(job.micro, share)
+        if layout.pipeline > 1 and layout.pipeline * stages_per_rank(job.schedule, job.virtual) > model.layers:
+            continue
         if layout.pipeline > 1:  # as many micro-batches as keep the stages busy, if the batch has them
             micro = max(1, min(micro, share // (4 * layout.pipeline)))
         if share % micro:
