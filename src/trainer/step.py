@@ -147,11 +147,19 @@ class Step:
         totals[2] = float(self._stop)
         if squares is not None:
             totals[3] = squares
-        self._begun = totals, torch.distributed.all_reduce(totals, async_op=True) if self.ranks > 1 else None
+        work = None
+        if self.ranks > 1 and self.device.type == "cpu":
+            # gloo's all-reduce of four numbers takes three times as long as handing them to all
+            everyone = torch.empty(4 * self.ranks, dtype=torch.float64)
+            work = torch.distributed.all_gather_into_tensor(everyone, totals, async_op=True)
+            totals = everyone
+        elif self.ranks > 1:
+            work = torch.distributed.all_reduce(totals, async_op=True)
+        self._begun = totals, work
 
     def _end(self) -> list[float]:
         assert self._begun is not None
         (totals, work), self._begun = self._begun, None
         if work is not None:
             work.wait()
-        return totals.tolist()
+        return totals.view(-1, 4).sum(0).tolist()

@@ -1,6 +1,7 @@
 """One stage of a model: what torch's schedules run."""
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from trainer.parallel.pipeline_calls import Call
 from trainer.parallel.pipeline_shapes import Form
 
 NOTHING = contextlib.nullcontext()
+GIVE_WAY = 2e-5  # seconds; the kernel makes about 70 microseconds of it
 
 
 class StageModule(nn.Module):
@@ -91,8 +93,11 @@ class Stage(PipelineStage):
         return (), None
 
     def get_bwd_send_ops(self, bwd_chunk_id: int) -> list[Any]:
-        """As torch's, but of gradients as they are sent: a sum's is one number spread out."""
+        """As torch's, but of gradients as they are sent: a sum's is one number spread out. And a moment later on CPU,
+        where two ranks that send to each other at once keep gloo's threads from the cores for milliseconds."""
         if self.has_backward and not self.is_first:
+            if self.device.type == "cpu":
+                time.sleep(GIVE_WAY)
             found = self.bwd_cache[bwd_chunk_id]
             self.bwd_cache[bwd_chunk_id] = tuple(each if each is None else each.contiguous() for each in found)
         sends: list[Any] = super().get_bwd_send_ops(bwd_chunk_id)
