@@ -9,7 +9,7 @@ from trainer.estimate.parts import Parts
 from trainer.estimate.stages import stages_of_rank
 from trainer.schedules import stages_per_rank
 
-SMALL = 24  # loss sum, count and stop request, in fp64
+SMALL = 32  # loss sum, count, stop request and squares of gradients, in fp64
 
 
 class Sent:
