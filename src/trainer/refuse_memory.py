@@ -21,6 +21,7 @@ def check_memory(config: Config, layout: Layout) -> None:
             )
         if memory.budget > 1:
             raise UserError(f"memory.budget is {memory.budget:g}, a share of what would be kept", "0 to 1", 2)
+    check_recompute(memory.recompute, layout.pipeline, parallel.schedule)
     if memory.offload == "parameters" and not sharded:
         raise UserError(
             f"memory.offload parameters is FSDP2's, and parallel.strategy is {parallel.strategy}",
@@ -41,6 +42,21 @@ def check_memory(config: Config, layout: Layout) -> None:
         )
     _check_compiled(config)
     _check_meta(config, layout)
+
+
+def check_recompute(recompute: str, stages: int, schedule: str) -> None:
+    """UserError (status 2) for what a pipeline's schedule cannot do: torch gives up what was kept of a block when its
+    first backward takes it."""
+    if recompute != "selective" or stages == 1:
+        return
+    from trainer.schedules import SPLIT_BACKWARD
+
+    if schedule in SPLIT_BACKWARD:
+        raise UserError(
+            f"memory.recompute selective keeps what it keeps for one backward, and schedule {schedule} runs two",
+            "--memory.recompute full, or --parallel.schedule interleaved",
+            2,
+        )
 
 
 def _check_compiled(config: Config) -> None:

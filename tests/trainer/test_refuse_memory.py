@@ -26,6 +26,7 @@ def config(*changes: str) -> Config:
         (["parallel.prefetch=1", "parallel.strategy=gradients"], 2, "gathers no block by itself"),
         (["model.compile=blocks", "parallel.tensor=2"], 2, "exchanges happen inside"),
         (["model.compile=blocks", "parallel.pipeline=2", "parallel.schedule=zbv"], 2, "has one backward"),
+        (["memory.recompute=selective", "parallel.pipeline=2", "parallel.schedule=zbv"], 2, "schedule zbv runs two"),
         (["memory.meta=on"], 2, "every rank keeps the whole model"),
         (["memory.meta=on", "parallel.strategy=full", "memory.offload=parameters"], 2, "memory.offload parameters"),
         (["memory.meta=on", "parallel.pipeline=2", "parallel.balance=measured"], 2, "parallel.balance measured"),

@@ -147,7 +147,9 @@ def _wrap_blocks(task: _Task) -> None:
     blocks = blocks_of(task.model)
     if memory is not None and recompute not in ("none", "budget"):
         from trainer.parallel.recompute import apply_recompute
+        from trainer.refuse_memory import check_recompute
 
+        check_recompute(recompute, task.layout.pipeline, task.parallel.schedule)
         apply_recompute(blocks, recompute, memory.every)
     if task.compiled:
         from trainer.parallel.compile import apply_compile
