@@ -34,39 +34,26 @@ def balanced(
     """`parallel` with the `cut` that makes the dearest stage as cheap as can be, by the time of its blocks on `micro`
     samples. `model` is still whole; `first`: whether this is rank 0; `before`: the cut that a resumed run began with,
     which keeps it bit for bit. Collective."""
-    stages = parallel.pipeline * stages_per_rank(parallel.schedule, parallel.virtual)
-    found = copy.copy(parallel)
-    found.cut = (
-        before
-        if before and len(before) == stages
-        else _measured(stages, model, loss, data, micro, policy, device, first)
-    )
-    return found
-
-
-def _measured(
-    stages: int,
-    model: "nn.Module",
-    loss: "Loss",
-    data: "Datasets",
-    micro: int,
-    policy: "Policy",
-    device: "torch.device",
-    first: bool,
-) -> list[int]:
     from trainer.models.plan import Pieces, plan_of
-    from trainer.parallel.pipeline_balance import measured_costs
 
+    stages = parallel.pipeline * stages_per_rank(parallel.schedule, parallel.virtual)
     # what cannot be cut is refused by all ranks, not by the one that measures
     check_cut([], len(Pieces(model, plan_of(model)).blocks), stages)
+    found = copy.copy(parallel)
+    if before and len(before) == stages:
+        found.cut = before
+        return found
     text = ""
     if first:
+        from trainer.parallel.pipeline_balance import measured_costs
+
         batch, _ = next(iter(evaluation_batches(data.train, micro_batch=micro, limit=micro)))
         costs = measured_costs(model, loss, moved(batch, device=device), device, policy.autocast(device.type))
         sizes = even_cut(costs, stages)
         text = " ".join(map(str, sizes))
         print(f"parallel.cut {sizes}: {_said(costs, sizes)}", file=sys.stderr)
-    return [int(size) for size in comm.broadcast_text(text).split()]
+    found.cut = [int(size) for size in comm.broadcast_text(text).split()]
+    return found
 
 
 def _said(costs: list[float], sizes: list[int]) -> str:

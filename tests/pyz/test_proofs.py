@@ -76,9 +76,9 @@ def test_killed_ranks_go_on(pyz: Path) -> None:
 
 
 def test_killed_runs_leave_nothing(pyz: Path) -> None:
-    kinds = "two ranks, loader workers;one rank"
-    printed = tool("prove_leftovers", "--kinds", kinds, "--runs", "4", "--no-json", "--pyz", str(pyz))
-    assert " killed; 0 left" in printed
+    kinds = "two ranks, loader workers;exec, two ranks;one rank"
+    printed = tool("prove_leftovers", "--kinds", kinds, "--runs", "6", "--no-json", "--pyz", str(pyz))
+    assert "7 runs, 2 killed; 0 left" in printed
 
 
 def test_the_first_updates_are_those_of_a_hand_written_script(pyz: Path, tmp_path: Path) -> None:
