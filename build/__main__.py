@@ -91,6 +91,8 @@ def build(options: argparse.Namespace) -> None:
             chosen = {"minify": options.minify, "originals": originals}
             known = facts(ROOT, root.name, root.version or "", tree, sections, chosen)
             known["left_out"] = reached.names()
+            if known["commit"] is None:
+                say("note: this is no git repository, so that the file names no commit")
             data = write(
                 tree,
                 sections,
