@@ -10,12 +10,13 @@ import time
 
 import torch
 
+from trainer.formats import choose_compute
 from trainer.mesh import Layout
 from trainer.models import build_model
 from trainer.models.loss import token_loss
 from trainer.optim import build_optimizer
 from trainer.parallel import parallelize
-from trainer.precision import choose, make_policy
+from trainer.precision import make_policy
 from trainer.schema import Model, Optim, Parallel, Precision
 from trainer.step import Step
 
@@ -57,7 +58,7 @@ def main() -> int:
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     for name, median in medians.items():
         print(f"{name:<24} {1e3 * median:8.1f} ms of processor time an update, {medians['fp32'] / median:.2f}x of fp32")
-    print("precision.compute auto:", *choose(Precision(), CPU, arguments.width))
+    print("precision.compute auto: {}, as {}".format(*choose_compute(Precision(), "cpu")))
     return 0
 
 

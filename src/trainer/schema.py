@@ -185,7 +185,8 @@ class Precision(Section):
 
     compute: str = setting(
         "auto",
-        "matrix products: auto (bf16 where it pays, else fp32), fp64, fp32, bf16, fp16, fp8 (on GPUs that have it)",
+        "matrix products: auto (bf16 where the CPU or GPU has instructions for it, else fp32), fp64, fp32, bf16, fp16, "
+        "fp8 (on GPUs that have it)",
         choices=(*PRECISIONS, "fp8"),
     )
     attention: str = setting(

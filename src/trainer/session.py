@@ -18,6 +18,7 @@ from trainer.data.datasets import Datasets
 from trainer.data.loader import Loader
 from trainer.errors import UserError
 from trainer.evaluation import Evaluation
+from trainer.formats import choose_compute
 from trainer.launch import comm
 from trainer.launch.cores import usable_cores
 from trainer.launch.detect import World
@@ -28,7 +29,7 @@ from trainer.models import build_model, choose_loss, scored
 from trainer.moving import moved
 from trainer.optim import Optimizers, build_optimizer
 from trainer.parallel import Parallelized, parallelize
-from trainer.precision import Policy, choose, make_policy
+from trainer.precision import Policy, make_policy
 from trainer.resume import Checkpoints
 from trainer.schema import Config, Parallel
 from trainer.step import Step
@@ -263,15 +264,22 @@ def _within(optimizers: Optimizers, evaluate: Evaluation) -> dict[str, float]:
 
 
 def _compute(config: Config, device: torch.device, meta: dict[str, Any] | None, world: World) -> str:
-    """The number format: what a resumed run began with, else as set or measured by rank 0 for all."""
-    if meta and config.precision.compute == "auto":
-        return str(meta["compute"])
-    chosen = ""
-    if world.rank == 0:
-        chosen, why = choose(config.precision, device, config.model.width)
-        if config.precision.compute == "auto":
-            print(f"precision.compute {chosen}: {why}", file=sys.stderr)
-    return comm.broadcast_text(chosen)
+    """The number format: as set; for auto what a resumed run began with, else what rank 0's device has. A rank whose
+    own device would choose otherwise says so, and follows."""
+    gpu_has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    own, why = choose_compute(config.precision, device.type, gpu_has_bf16)
+    auto = config.precision.compute == "auto"
+    chosen = comm.broadcast_text(str(meta["compute"]) if auto and meta else own)
+    if not auto:
+        return chosen
+    if world.rank == 0 and chosen == own:
+        print(f"precision.compute {chosen}: {why}", file=sys.stderr)
+    elif world.rank == 0:
+        print(f"precision.compute {chosen}: the run began with it ({why})", file=sys.stderr)
+    elif chosen != own:
+        emulated = "; bf16 is emulated here, slowly" if chosen == "bf16" else ""
+        print(f"rank {world.rank}: precision.compute {chosen}, as on rank 0, but {why}{emulated}", file=sys.stderr)
+    return chosen
 
 
 def make_loader(config: Config, data: Datasets, plan: BatchPlan, data_index: int, device: torch.device) -> Loader:

@@ -3,6 +3,7 @@
 from trainer.arguments import Arguments, split, whole
 from trainer.commands.train import resolve_run
 from trainer.config import Resolved, global_batch, to_toml
+from trainer.formats import choose_attention, choose_compute
 from trainer.mesh import BatchPlan, Layout, plan_layout
 from trainer.refuse import refuse_early
 from trainer.schema import Config
@@ -66,9 +67,10 @@ class Findings:
     """What a configuration means on `layout`. `parts` is None where the model's size is not known."""
 
     def __init__(self, config: Config, plan: BatchPlan, layout: Layout, given: Arguments) -> None:
-        from trainer.estimate.job import job_of
+        from trainer.estimate.job import device_of, job_of
 
         self.config = config
+        self.device = device_of(config)
         self.plan = plan
         self.layout = layout
         self.vocabulary = config.model.vocabulary or (257 if config.data.tokenizer == "bytes" else 0)
@@ -114,7 +116,6 @@ class Findings:
     def lines(self) -> list[str]:
         """For people."""
         from trainer.estimate import report
-        from trainer.estimate.job import device_of
 
         plan, layout = self.plan, self.layout
         shape = " x ".join(f"{name} {size}" for name, size in layout.shape().items() if size > 1)
@@ -125,9 +126,9 @@ class Findings:
         )
         if not (self.config.data.dataset or self.config.data.images):
             found.append(f"tokens per update    {global_batch(self.config) * self.config.data.sequence:,}")
+        found.append(self._precision())
         if self.parts is not None:
             found.append(f"parameters           {self.parts.weights:,}")
-            found.append(f"formats              {self.job.formats.compute} on {device_of(self.config)}")
             found += report.lines(self.job, self.parts)
         elif not self.config.model.build:
             if self.config.model.kind == "resnet" and self.config.model.classes:
@@ -147,6 +148,13 @@ class Findings:
             found += report.table(self.suggested, layout.world_size, self.room)
         return found
 
+    def _precision(self) -> str:
+        """The number formats that training will use, and why."""
+        compute, why = choose_compute(self.config.precision, self.device)
+        attention = choose_attention(self.config.precision.attention, compute, self.device)
+        other = f"; attention {attention}" if attention != compute and self.config.model.kind in ("gpt", "vit") else ""
+        return f"precision            {compute} on {self.device} ({why}){other}"
+
     def to_dict(self, resolved: Resolved) -> dict[str, object]:
         """For programs."""
         from trainer.config import keys
@@ -161,6 +169,7 @@ class Findings:
             "layout": self.layout.shape(),
             "world": self.layout.world_size,
             "batch": dict(self.plan.__dict__),
+            "precision": dict(zip(("compute", "why"), choose_compute(self.config.precision, self.device), strict=True)),
         }
         if self.parts is not None:
             result["estimate"] = report.to_dict(self.job, self.parts)

@@ -3,10 +3,11 @@
 import os
 from collections.abc import Sequence
 
+from trainer.formats import choose_attention, choose_compute
 from trainer.mesh import Layout
 from trainer.schema import Config
 
-BYTES = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
+BYTES = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2, "fp8": 2}  # fp8: all but the products themselves
 # state kept for each weight, in numbers of the weight's own size; muon: of a matrix (of all else AdamW's)
 STATES = {"adamw": 2, "muon": 1, "lion": 1, "adafactor": 0}
 
@@ -20,9 +21,7 @@ class Formats:
         self.weights = 8 if compute == "fp64" else BYTES[weights]
         self.product = BYTES[compute]
         self.cast = self.product < self.weights
-        if attention == "auto":
-            attention = "fp32" if device == "cpu" and compute in ("bf16", "fp16") else compute
-        self.attention = BYTES[attention]
+        self.attention = BYTES[choose_attention(attention, compute, device)]
         self.loss = max(4, self.weights)
 
     @property
@@ -113,7 +112,7 @@ def job_of(config: Config, layout: Layout, micro: int, forwards: int) -> Job:
     """What the run file says."""
     parallel, precision = config.parallel, config.precision
     device = device_of(config)
-    formats = Formats(compute_of(config, device), precision.weights, precision.attention, device)
+    formats = Formats(choose_compute(precision, device)[0], precision.weights, precision.attention, device)
     states = STATES.get(config.optim.name, 2)
     if config.optim.name == "sgd":
         states = 1 if config.optim.momentum else 0
@@ -151,10 +150,3 @@ def device_of(config: Config) -> str:
     if config.run.device != "auto":
         return config.run.device
     return "cuda" if os.access("/dev/nvidiactl", os.F_OK) else "cpu"
-
-
-def compute_of(config: Config, device: str) -> str:
-    """`precision.compute`; auto is bf16 on cuda, and on a CPU, where the start of a run measures, taken as fp32."""
-    if config.precision.compute != "auto":
-        return config.precision.compute
-    return "bf16" if device == "cuda" else "fp32"

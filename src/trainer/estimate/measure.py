@@ -14,7 +14,8 @@ from torch.utils._pytree import tree_map_only
 
 from trainer.backward import LossModule
 from trainer.errors import UserError
-from trainer.estimate.job import compute_of, device_of
+from trainer.estimate.job import device_of
+from trainer.formats import choose_compute
 from trainer.mesh import BatchPlan, Layout
 from trainer.models import build_model, choose_loss
 from trainer.models.plan import blocks_of
@@ -42,7 +43,7 @@ def measure(config: Config, layout: Layout, plan: BatchPlan, vocabulary: int) ->
             "what is measured is data parallelism only", "leave --measure out, or set the other degrees to 1", 2
         )
     device = device_of(config)
-    policy = make_policy(config.precision, compute_of(config, device), torch.device(device))
+    policy = make_policy(config.precision, choose_compute(config.precision, device)[0], torch.device(device))
     samples, vocabulary = sample_batch(config, plan.micro, vocabulary)
     forwards = min(2, plan.accumulation)
     with _ranks(layout.world_size if sharded else 1):

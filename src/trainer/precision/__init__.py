@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from trainer.precision.choice import choose
+from trainer.formats import choose_attention
 from trainer.precision.scale import LossScale
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trainer.precision.rounding import Rounding
     from trainer.schema import Precision
 
-__all__ = ["DTYPES", "LossScale", "Policy", "choose", "make_policy"]
+__all__ = ["DTYPES", "LossScale", "Policy", "make_policy"]
 
 DTYPES = {
     "fp64": torch.float64,
@@ -94,8 +94,8 @@ class Policy:
 
 
 def make_policy(settings: "Precision", compute: str, device: torch.device, seed: int = 0) -> Policy:
-    """`compute` is `settings.compute` with auto already decided by `choose`; `seed`: of random rounding. Raises
-    UserError (status 2) for a device without the products that are asked for."""
+    """`compute` is `settings.compute` with auto already decided (`formats.choose_compute`); `seed`: of random
+    rounding. Raises UserError (status 2) for a device that lacks the products asked for."""
     if compute == "fp8":
         from trainer.precision.float8 import need_products
 
@@ -103,10 +103,7 @@ def make_policy(settings: "Precision", compute: str, device: torch.device, seed:
     scaled = compute == "fp16" and settings.loss_scale > 0
     scale = LossScale(settings.loss_scale, settings.growth, settings.min_scale) if scaled else None
     weights = DTYPES["fp64" if compute == "fp64" else settings.weights]
-    attention = settings.attention
-    if attention == "auto":
-        lower = compute in ("bf16", "fp16", "fp8")
-        attention = "fp32" if device.type == "cpu" and lower else "bf16" if compute == "fp8" else compute
+    attention = choose_attention(settings.attention, compute, device.type)
     rounding = None
     if weights == torch.bfloat16:
         from trainer.precision.rounding import Rounding

@@ -1,0 +1,64 @@
+"""What this machine's processor can multiply, asked without torch and, where glibc can tell, without /proc."""
+
+import platform
+
+# x86: (leaf of glibc's feature table, register, bit) of AVX512_BF16 and AMX_BF16
+_X86 = {"avx512_bf16": (6, 0, 5), "amx_bf16": (1, 3, 22)}
+# ARM: bit of the auxiliary vector's AT_HWCAP2
+_HWCAP2, _ARM_BF16 = 26, 1 << 14
+_CPUINFO = "/proc/cpuinfo"
+
+
+def bf16_instructions() -> list[str]:
+    """Names of the instruction sets for products of bf16 that this processor and its kernel offer; empty if none, or
+    if nothing tells. A fact of the machine: neither its load nor its free cores change it."""
+    machine = platform.machine()
+    try:
+        if machine in ("x86_64", "AMD64"):
+            return _of_x86()
+        if machine == "aarch64":
+            return _of_arm()
+    except (OSError, AttributeError, ValueError):  # another C library than glibc 2.33 or newer
+        pass
+    return _of_cpuinfo(_read_cpuinfo())
+
+
+def _of_x86() -> list[str]:
+    """By glibc's `__x86_get_cpuid_feature_leaf` (sys/platform/x86.h), which counts what the kernel has switched on."""
+    import ctypes
+
+    class Leaf(ctypes.Structure):
+        _fields_ = (("cpuid", ctypes.c_uint * 4), ("active", ctypes.c_uint * 4))
+
+    ask = ctypes.CDLL(None)["__x86_get_cpuid_feature_leaf"]
+    ask.restype, ask.argtypes = ctypes.POINTER(Leaf), [ctypes.c_uint]
+    found = []
+    for name, (leaf, register, bit) in _X86.items():
+        if ask(leaf).contents.active[register] >> bit & 1:
+            found.append(name)
+    return found
+
+
+def _of_arm() -> list[str]:
+    import ctypes
+
+    ask = ctypes.CDLL(None).getauxval
+    ask.restype, ask.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
+    return ["bf16"] if ask(_HWCAP2) & _ARM_BF16 else []
+
+
+def _of_cpuinfo(text: str) -> list[str]:
+    """From the flags (x86) or features (ARM) of the first processor in /proc/cpuinfo."""
+    for line in text.splitlines():
+        name, _, words = line.partition(":")
+        if name.strip() in ("flags", "Features"):
+            return [word for word in (*_X86, "bf16") if word in words.split()]
+    return []
+
+
+def _read_cpuinfo() -> str:
+    try:
+        with open(_CPUINFO, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
