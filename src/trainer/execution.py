@@ -74,7 +74,8 @@ def alone(program: Program, start: Start, world: World) -> int:
 def rank(program: Program, start: Start, max_restarts: int, notes: "list[Note]") -> int:
     """One rank of several that were started here, from after its imports to its end."""
     from trainer.launch import child, meeting
-    from trainer.launch.agreement import own_build, require_build_of_parent
+    from trainer.launch.agreement import require_build_of_parent
+    from trainer.launch.facts import own_build
 
     world = detect(os.environ)
     child.start_child(world)

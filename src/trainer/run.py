@@ -56,7 +56,7 @@ def _run(resolved: Resolved, world: World, stop: StopRequest, notes: "list[Note]
         device = session.set_up(config, world)
         startup.mark("device")
         workers = workers_folder(world) if config.data.workers else contextlib.nullcontext()
-        with workers, session.process_group(config, world, device):
+        with workers, session.process_group(config, world, device, resolved.origins):
             startup.mark("process group")
             # rank 0 has prepared the data before it came here; all trust what they find
             data = open_data(config, folder, prepare=False)

@@ -4,7 +4,7 @@ import contextlib
 import os
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from trainer import startup
+from trainer.agreed import require_same_inputs, settings_facts
 from trainer.checkpoint import state as saved
 from trainer.data.datasets import Datasets
 from trainer.data.loader import Loader
@@ -63,10 +64,13 @@ def set_up(config: Config, world: World) -> torch.device:
 
 
 @contextlib.contextmanager
-def process_group(config: Config, world: World, device: torch.device) -> Iterator[None]:
+def process_group(
+    config: Config, world: World, device: torch.device, origins: Mapping[str, str] | None = None
+) -> Iterator[None]:
     """The ranks' common group, for as long as the run lasts. After an error it is left as it is: a tidy end would wait
-    for ranks that may never come."""
-    comm.init(world, device.type, config.parallel.backend, config.fault.timeout)
+    for ranks that may never come. UserError where the ranks' settings differ; `origins`: where they came from."""
+    facts = settings_facts(config, origins or {}) if world.world_size > 1 else []
+    comm.init(world, device.type, config.parallel.backend, config.fault.timeout, facts)
     yield
     comm.shutdown(True)
 
@@ -146,6 +150,7 @@ def assemble(
     `found`: the checkpoint to go on from; what rank 0 says counts.
     """
     folder = Path(config.run.folder)
+    require_same_inputs(config, world, data, folder)
     checkpoints = Checkpoints(config, world, folder, data.fingerprint)
     text = comm.broadcast_text(str(found) if found else "")
     found = Path(text) if text else None

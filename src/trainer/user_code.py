@@ -12,9 +12,11 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
+from trainer import startup
 from trainer.errors import UserError
 
 _OURS = str(Path(__file__).parent) + os.sep
+_BOOT = str(Path(__file__).parent.parent / "trainer_boot") + os.sep
 _LIBRARY = sysconfig.get_path("stdlib") + os.sep
 _PACKAGES = sysconfig.get_path("purelib") + os.sep
 
@@ -105,6 +107,25 @@ def _import_failed(error: BaseException, place: str, spec: str, what: str) -> Us
         "mend that file; `--traceback` shows the whole traceback",
         2,
     )
+
+
+def loaded_sources() -> dict[str, tuple[str, str]]:
+    """Path and SHA-256 of the source of every loaded module that belongs to neither Python, nor an installed package,
+    nor this trainer, by the module's name."""
+    bundle = startup.bundle_path()
+    foreign = (_OURS, _BOOT, _LIBRARY, _PACKAGES, *([bundle] if bundle else []))
+    found = {}
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__dict__", {}).get("__file__")
+        if not isinstance(path, str) or path.startswith(foreign) or name == "__main__":
+            continue
+        if "/site-packages/" in path or "/dist-packages/" in path:
+            continue
+        try:
+            found[name] = path, hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        except OSError:
+            continue  # made up by the code itself
+    return found
 
 
 def describe(error: BaseException) -> str:

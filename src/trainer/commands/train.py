@@ -38,22 +38,30 @@ def run(arguments: list[str]) -> int:
         print(HELP)
         return 0
     given = split(arguments, {"nproc": True}, 1, "train")
-    resolved = resolve_run(given.places, given.settings)
+    from trainer.launch.detect import detect
+
+    world = detect(os.environ)
+    resolved = _of_parent() if world.launcher == "local" else resolve_run(given.places, given.settings)
     if resolved.config.start.calls:
         from trainer import start_calls, startup
 
         start_calls.trace([*startup.entry_command(), "train", *arguments])
     from trainer.launch.cores import ranks_here
-    from trainer.launch.detect import detect
 
     nproc = ranks_here(given.flags.get("nproc", "1" if given.places else "auto"))
-
-    world = detect(os.environ)
     if world.launcher == "none" and nproc > 1:
         return _start_ranks(resolved, arguments, nproc)
     if world.launcher in ("torchrun", "env") and "nproc" in given.flags:
         raise UserError(f"--nproc inside {world.launcher}: two launchers at once", "leave --nproc out", 2)
     return _be_rank(resolved)
+
+
+def _of_parent() -> Resolved:
+    """The settings of the process that started this rank, whatever the run file has become since."""
+    from trainer import handover
+    from trainer.launch import child, scratch
+
+    return handover.from_text(scratch.settings(child.launch_folder()))
 
 
 def resolve_run(places: list[str], settings: list[tuple[str, str]]) -> Resolved:
@@ -70,7 +78,7 @@ def _start_ranks(resolved: Resolved, arguments: list[str], nproc: int) -> int:
     """The parent of the ranks: refuses what can be refused without torch, then only watches."""
     from pathlib import Path
 
-    from trainer import folder
+    from trainer import folder, handover
     from trainer.launch.local import run_ranks
     from trainer.needs import need
     from trainer.refuse import refuse_early
@@ -78,7 +86,12 @@ def _start_ranks(resolved: Resolved, arguments: list[str], nproc: int) -> int:
     refuse_early(resolved.config, nproc)
     need("torch", "numpy")
     folder.make(Path(resolved.config.run.folder), resolved.config.run.resume)
-    return run_ranks(_starter(resolved, arguments), nproc, max_restarts=resolved.config.fault.max_restarts)
+    return run_ranks(
+        _starter(resolved, arguments),
+        nproc,
+        max_restarts=resolved.config.fault.max_restarts,
+        settings=handover.to_text(resolved),
+    )
 
 
 def _starter(resolved: Resolved, arguments: list[str]) -> "Starter":

@@ -23,7 +23,7 @@ def start_child(world: World) -> None:
     if world.launcher != "local":
         return
     with contextlib.suppress(FileNotFoundError):  # its folder goes with the parent
-        scratch.join(_attempt())
+        scratch.join(launch_folder())
     die_with_parent(signal.SIGTERM)
     if _orphaned():  # the parent was gone before the line above
         leave(1)
@@ -35,7 +35,7 @@ def mark_done(world: World) -> None:
     if world.launcher != "local":
         return
     with contextlib.suppress(FileNotFoundError):
-        scratch.done_file(_attempt(), world.rank).touch()
+        scratch.done_file(launch_folder(), world.rank).touch()
     die_with_parent(signal.SIGKILL)  # nothing left to save
     _clean_up_as_orphan()
 
@@ -46,7 +46,7 @@ def report_failure(world: World, error: BaseException) -> None:
     told = failure.from_error(world.rank, error)
     try:
         if world.launcher == "local":
-            told.write(scratch.failure_file(_attempt(), world.rank))
+            told.write(scratch.failure_file(launch_folder(), world.rank))
         elif world.launcher == "torchrun" and os.environ.get(ERROR_FILE):
             _write_for_torchrun(told, os.environ[ERROR_FILE])
     except OSError as problem:
@@ -63,7 +63,7 @@ def prints_own_errors(world: World) -> bool:
 
 def meeting_place(world: World) -> str:
     """Where the ranks meet: the `init_method` of torch.distributed."""
-    return f"file://{scratch.rendezvous_file(_attempt())}" if world.launcher == "local" else "env://"
+    return f"file://{scratch.rendezvous_file(launch_folder())}" if world.launcher == "local" else "env://"
 
 
 def leave(status: int) -> NoReturn:
@@ -86,7 +86,8 @@ def die_with_parent(number: signal.Signals) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
-def _attempt() -> Path:
+def launch_folder() -> Path:
+    """The folder of this start of the ranks; `--nproc` launches only."""
     return Path(os.environ[LOCAL_FOLDER])
 
 
@@ -97,7 +98,7 @@ def _orphaned() -> bool:
 def _clean_up_as_orphan() -> None:
     """Removes the launch folder if the parent that would do so is gone and no other rank is left."""
     if _orphaned():
-        scratch.remove_if_last(_attempt())
+        scratch.remove_if_last(launch_folder())
 
 
 def _write_for_torchrun(told: failure.Failure, path: str) -> None:

@@ -5,11 +5,14 @@ import datetime
 import os
 import socket
 import threading
+from collections.abc import Sequence
 
 from trainer.errors import UserError
-from trainer.launch.agreement import own_build, require_build_of_parent, require_same_build
-from trainer.launch.child import meeting_place
+from trainer.launch import agreement
+from trainer.launch.child import launch_folder
 from trainer.launch.detect import LOCAL_BUILD, World
+from trainer.launch.facts import Fact, environment, own_build, own_rank
+from trainer.launch.store import address, held_by_agent, open_store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,13 +20,16 @@ if TYPE_CHECKING:
 
 SHUTDOWN_SECONDS = 10.0
 
+_meeting: agreement.Meeting | None = None
 
-def init(world: World, device: str, backend: str, timeout_seconds: float) -> None:
-    """Makes the default process group of a world of more than one rank.
+
+def init(world: World, device: str, backend: str, timeout_seconds: float, facts: Sequence[Fact] = ()) -> None:
+    """Make the default process group of a world of more than one rank.
 
     `device`: cpu, cuda or cuda:N (N: the local rank unless given). `backend`: gloo, nccl, or auto (nccl on cuda, gloo
     on cpu). Collectives raise after `timeout_seconds`. On one machine only the loopback interface is used, unless the
-    user has chosen one. Raises UserError when the ranks do not come together, or do not run the same build.
+    user has chosen one. `facts`: what all ranks must share beyond the build and the environment. Raises UserError when
+    the ranks do not come together, belong to several jobs, or do not share all of that.
     """
     if world.world_size == 1:
         return
@@ -39,22 +45,20 @@ def init(world: World, device: str, backend: str, timeout_seconds: float) -> Non
     device_id = None
     if backend == "nccl":
         if not on_cuda:
-            raise UserError(f"nccl needs cuda and run.device is {device}", "--parallel.backend gloo, or auto", 2)
+            raise UserError(
+                f"nccl needs cuda and run.device is {device}", "Set parallel.backend to gloo, or to auto.", 2
+            )
         given = torch.device(device).index
         device_id = torch.device("cuda", world.local_rank if given is None else given)
         torch.cuda.set_device(device_id)
     try:
-        timeout = datetime.timedelta(seconds=timeout_seconds)
-        store = _meet(world, timeout)
-        if world.launcher == "local":
-            require_build_of_parent(world.rank, own_build(), os.environ[LOCAL_BUILD])
-        else:
-            require_same_build(store, world.rank, world.world_size, own_build())
+        store = open_store(world, timeout_seconds)
+        prefix = _agree(store, world, timeout_seconds, facts)
         dist.init_process_group(
             backend,
-            timeout=timeout,
+            timeout=datetime.timedelta(seconds=timeout_seconds),
             device_id=device_id,
-            store=dist.PrefixStore("default_pg", store),  # type: ignore[attr-defined]  # as above
+            store=dist.PrefixStore(f"{prefix}default_pg", store),  # type: ignore[attr-defined]  # as above
             rank=world.rank,
             world_size=world.world_size,
         )
@@ -63,7 +67,38 @@ def init(world: World, device: str, backend: str, timeout_seconds: float) -> Non
         raise UserError(
             f"on host {socket.gethostname()} the {world.world_size} ranks did not come together "
             f"({backend}, rank {world.rank} waited up to {timeout_seconds:g} s): {said}",
-            "look first at ranks that have failed or are missing; if they only start slowly, raise --fault.timeout",
+            "Look first at ranks that have failed or are missing; if some only start late, raise --fault.timeout.",
+        ) from error
+
+
+def _agree(store: "Store", world: World, timeout_seconds: float, facts: Sequence[Fact]) -> str:
+    """Compares what this rank runs with the others; the prefix of this start of the ranks in the store."""
+    global _meeting
+    mine = [own_build().fact(), *environment(), *facts]
+    if world.launcher == "local":
+        agreement.require_build_of_parent(world.rank, own_build(), os.environ[LOCAL_BUILD])
+        agreement.require_same_in_folder(launch_folder(), "run", own_rank(world.rank, world.world_size), mine)
+        return ""
+    me = own_rank(world.rank, world.world_size)
+    meeting = agreement.meet(store, me, address(), timeout_seconds, held_by_agent())
+    _meeting = agreement.require_same(meeting, "run", mine, timeout_seconds)
+    return _meeting.prefix
+
+
+def require_same(world: World, topic: str, facts: Sequence[Fact], timeout_seconds: float) -> None:
+    """Return when all ranks of the process group have come here with the same facts; UserError that tells of the
+    difference. Without a process group: at once."""
+    if world.world_size == 1 or not _ready():
+        return
+    try:
+        if world.launcher == "local":
+            agreement.require_same_in_folder(launch_folder(), topic, own_rank(world.rank, world.world_size), facts)
+        elif _meeting is not None:
+            agreement.require_same(_meeting, topic, facts, timeout_seconds)
+    except RuntimeError as error:
+        raise UserError(
+            f"rank {world.rank} could not compare its {topic} with the other ranks: {error}",
+            "Look first at ranks that have failed; if some are only slower, raise --fault.timeout.",
         ) from error
 
 
@@ -72,24 +107,12 @@ def agree(world: World, timeout_seconds: float) -> None:
 
     Only under a torchrun that holds the store; else rank 0 would have to, at the port that the program will want.
     """
-    if world.world_size == 1 or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+    if world.world_size == 1 or not held_by_agent():
         return
     try:
-        store = _meet(world, datetime.timedelta(seconds=timeout_seconds))
-        require_same_build(store, world.rank, world.world_size, own_build())
+        _agree(open_store(world, timeout_seconds), world, timeout_seconds, ())
     except (RuntimeError, OSError) as error:
-        raise UserError(f"the ranks did not come together: {error}", "look first at ranks that have failed") from error
-
-
-def _meet(world: World, timeout: datetime.timedelta) -> "Store":
-    """The store that all ranks see; as init_process_group would make it."""
-    from torch.distributed.rendezvous import rendezvous
-
-    where = meeting_place(world)
-    store: Store
-    store, _, _ = next(rendezvous(where, world.rank, world.world_size, timeout=timeout))
-    store.set_timeout(timeout)
-    return store
+        raise UserError(f"the ranks did not come together: {error}", "Look first at ranks that have failed.") from error
 
 
 def barrier() -> None:

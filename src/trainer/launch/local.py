@@ -35,7 +35,13 @@ class Outcome(NamedTuple):
 
 
 def run_ranks(
-    starter: Starter, nproc: int, *, max_restarts: int, grace: float = 1.0, trust_status: bool = False
+    starter: Starter,
+    nproc: int,
+    *,
+    max_restarts: int,
+    grace: float = 1.0,
+    trust_status: bool = False,
+    settings: str = "",
 ) -> int:
     """Runs `nproc` processes that `starter` makes as the ranks of one run; the exit status of the whole.
 
@@ -45,11 +51,12 @@ def run_ranks(
     without having said that it is done has failed too, unless `trust_status`: then it is not one of ours. Up to
     `max_restarts` times all ranks are started again instead, but not after an error that would only come
     again (status 2 or 3) nor after a request to stop. SIGINT, SIGTERM, SIGUSR1 and SIGHUP are passed on as one SIGTERM.
-    Main thread only. Leaves no process and no file behind.
+    `settings`: a text that ranks read with `scratch.settings`. Main thread only. Leaves no process and no file behind.
     """
     assert nproc >= 1 and max_restarts >= 0
     starter.ready(common_environment(nproc))  # before signals are held: it may take a while, and Ctrl-C ends it
     with scratch.Scratch() as folder, Signals() as signals:
+        folder.write_settings(settings)
         restarts = 0
         while True:
             outcome = _attempt(starter, nproc, folder.attempt(restarts), restarts, signals, grace, trust_status)

@@ -14,6 +14,7 @@ from trainer.errors import UserError
 
 PREFIX = "trainer-launch-"
 USERS = "users"
+SETTINGS = "settings.json"
 MINIMUM_FREE = 1 << 20
 # memory first: TMPDIR may lie on a shared file system, where locks are slow or missing
 BASES = ("/dev/shm", "TMPDIR", "/tmp", "/var/tmp")
@@ -34,6 +35,11 @@ def failure_file(attempt: Path, rank: int) -> Path:
     return attempt / f"failure-{rank}.json"
 
 
+def settings(attempt: Path) -> str:
+    """What the parent has written for its ranks."""
+    return (attempt.parent / SETTINGS).read_text(encoding="utf-8")
+
+
 class Scratch:
     """The launch folder, as its parent sees it: made on entry, removed on exit."""
 
@@ -45,6 +51,10 @@ class Scratch:
         with contextlib.suppress(OSError):  # the status of the run matters more
             remove(self.path)
         os.close(self._lock)
+
+    def write_settings(self, text: str) -> None:
+        """Leaves a text for all ranks, in every attempt."""
+        (self.path / SETTINGS).write_text(text, encoding="utf-8")
 
     def attempt(self, number: int) -> Path:
         """A fresh folder for one start of all ranks: nothing of an earlier one can be taken for its own."""
