@@ -7,6 +7,7 @@ from torch import nn
 
 from trainer import folder, session
 from trainer.checkpoint import state as saved
+from trainer.checkpoint.run_meta import read_run_meta
 from trainer.checkpoint.store import Store
 from trainer.config import resolve
 from trainer.data.datasets import Datasets, open_data
@@ -49,7 +50,7 @@ def load(place: Path, settings: list[tuple[str, str]], checkpoint: str) -> Loade
                 "train first, or give --checkpoint FOLDER",
             )
         found = newest
-    meta = store.meta(found)
+    meta = read_run_meta(found)
     device = session.set_up(config, ALONE)
     compute = str(meta["compute"]).replace("fp8", "bf16")  # any device may load it
     policy = make_policy(config.precision, compute, device)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from trainer.checkpoint import state as saved
+from trainer.checkpoint.manifest import MANIFEST
 from trainer.checkpoint.store import Store
+from trainer.checkpoint.tensors import understood
 from trainer.config import Resolved, differences, from_toml, to_toml
 from trainer.errors import UserError
 from trainer.launch import comm
@@ -77,10 +79,12 @@ class Checkpoints:
     ) -> None:
         """Everything as it was saved. Where other ranks share samples, random states start anew, said in one line."""
         saved.load_optimizer(path, model, optimizers.optimizers)
-        state.load(meta["state"])
+        with understood(path, MANIFEST):
+            state.load(meta["state"])
         if optimizers.average is not None and saved.has_average(path):
             optimizers.average.load(saved.saved_parameters(path, model), state.applied)
-        policy.load(meta)
+        with understood(path, MANIFEST):
+            policy.load(meta)
         theirs = from_toml(meta["config"], str(path))
         # tensor ranks that have all tokens must draw alike: states of other ranks would let them drift apart
         alike = sharing(theirs, meta["world_size"]) == sharing(self.config, self.world.world_size)

@@ -108,11 +108,11 @@ def prepare(config: Config, folder: Path, stop: StopRequest) -> Path | None:
 
 def prepare_files(config: Config, folder: Path, found: Path | None) -> None:
     """Token files for the run; those that the checkpoint `found` was trained on stay as they are."""
-    from trainer.checkpoint.store import Store
+    from trainer.checkpoint.run_meta import read_run_meta
     from trainer.data.prepare import prepare as prepare_tokens
     from trainer.data.tokenize import open_tokenizer
 
-    keep = str(Store(folder, config.checkpoint.keep).meta(found)["fingerprint"]) if found else ""
+    keep = read_run_meta(found)["fingerprint"] if found else ""
     prepare_tokens(config.data, folder, open_tokenizer(config.data.tokenizer), keep=keep, zlib=wants_zlib(config))
 
 

@@ -15,6 +15,7 @@ from torch import nn
 from trainer import startup
 from trainer.agreed import require_same_inputs, settings_facts
 from trainer.checkpoint import state as saved
+from trainer.checkpoint.run_meta import read_run_meta
 from trainer.data.datasets import Datasets
 from trainer.data.loader import Loader
 from trainer.errors import UserError
@@ -154,7 +155,7 @@ def assemble(
     checkpoints = Checkpoints(config, world, folder, data.fingerprint)
     text = comm.broadcast_text(str(found) if found else "")
     found = Path(text) if text else None
-    meta = checkpoints.store.meta(found) if found else None
+    meta = read_run_meta(found) if found else None
     if meta:
         checkpoints.check_data(meta)
     compute = _compute(config, device, meta, world)

@@ -2,22 +2,22 @@
 
 import hashlib
 import json
+import math
 import os
+import re
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
+
+from trainer.checkpoint.files import Damaged, Identity, open_regular, regular_files
 
 MANIFEST = "manifest.json"
+LARGEST_BYTES = 64 << 20  # a manifest of 100,000 ranks has 16 MB
 _FORMAT = 1
-
-
-class Damaged(Exception):
-    """A checkpoint that is not what was written: `file` inside the folder `path`, and `why`."""
-
-    def __init__(self, path: Path, file: str, why: str) -> None:
-        super().__init__(f"{path / file} {why}")
-        self.path = path
-        self.file = file
-        self.why = why
+_STEP = re.compile(r"\.?step-(\d{8,})(\.old)?")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+# what this process has verified, so that a file that is replaced before it is loaded is noticed
+_verified: dict[tuple[Path, str], Identity] = {}
 
 
 class Manifest(NamedTuple):
@@ -64,13 +64,19 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of `folder`; `Damaged` when it is missing or not byte for byte what was written."""
-    try:
-        data = (folder / MANIFEST).read_bytes()
-    except FileNotFoundError:
-        raise Damaged(folder, MANIFEST, "is missing") from None
-    except OSError as error:
-        raise Damaged(folder, MANIFEST, f"cannot be read: {error.strerror}") from error
+    """Return the manifest of `folder`.
+
+    Raises `Damaged` if it is missing, is not byte for byte what was written, or is of another step than the folder's
+    name says.
+    """
+    with open_regular(folder, MANIFEST) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > LARGEST_BYTES:
+            raise Damaged(folder, MANIFEST, f"has {size:,} bytes; a manifest has at most {LARGEST_BYTES:,}")
+        try:
+            data = file.read(LARGEST_BYTES + 1)
+        except OSError as error:
+            raise Damaged(folder, MANIFEST, f"cannot be read: {error.strerror}") from error
     if not data:
         raise Damaged(folder, MANIFEST, "is empty")
     try:
@@ -80,51 +86,102 @@ def read_manifest(folder: Path) -> Manifest:
         intact = False
     if not intact:
         raise Damaged(folder, MANIFEST, "is damaged: it does not match its own digest")
-    if body["format"] != _FORMAT:
-        raise Damaged(folder, MANIFEST, f"has format {body['format']}, which this version does not read")
-    files = {name: (entry["bytes"], entry["sha256"]) for name, entry in body["files"].items()}
-    return Manifest(body["step"], body["sequence"], body["saved"], files, body["meta"])
+    if not isinstance(body, dict) or body.get("format") != _FORMAT:
+        seen = body.get("format") if isinstance(body, dict) else None
+        raise Damaged(folder, MANIFEST, f"has format {seen!r}, which this version does not read")
+    manifest = _checked(folder, body)
+    named = _STEP.fullmatch(folder.name)
+    if named and int(named[1]) != manifest.step:
+        raise Damaged(folder, MANIFEST, f"is of step {manifest.step}, not of step {int(named[1])}")
+    return manifest
 
 
-def digest_and_sync(path: Path) -> tuple[int, str]:
-    """Size and SHA-256 of a file that was just written, which is made durable."""
-    with open(path, "rb") as file:
+def has_file(folder: Path, name: str) -> bool:
+    """Return whether `name` is a file of the checkpoint `folder`, as its manifest says.
+
+    Only a folder that is no checkpoint, since it was not made by a `Store`, has no manifest; there the file decides.
+    """
+    if os.path.lexists(folder / MANIFEST):
+        return name in read_manifest(folder).files
+    return os.path.lexists(folder / name)
+
+
+def digest_and_sync(folder: Path, name: str) -> tuple[int, str]:
+    """Return size and SHA-256 of a file that was just written, and make it durable."""
+    with open_regular(folder, name) as file:
         os.fsync(file.fileno())
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return file.tell(), digest
 
 
-def check_sizes(folder: Path) -> Manifest:
-    """Looks at the manifest and at every file's presence and size, reading none of them; `Damaged` names the first."""
+def check_names(folder: Path) -> Manifest:
+    """Compare the files of a checkpoint with its manifest by name, kind and size, and read none of them.
+
+    Raises `Damaged` for the first that is missing, not listed, no regular file, or of another size.
+    """
     manifest = read_manifest(folder)
+    there = set(regular_files(folder))
+    for name in sorted(there - manifest.files.keys() - {MANIFEST}):
+        raise Damaged(folder, name, f"is not listed in {MANIFEST}")
     for name, (size, _) in manifest.files.items():
-        _check_size(folder, name, size)
+        if name not in there:
+            raise Damaged(folder, name, "is missing")
+        found = os.lstat(folder / name).st_size
+        if found != size:
+            raise Damaged(folder, name, f"is damaged: {found:,} bytes instead of {size:,}")
     return manifest
 
 
 def verify(folder: Path) -> Manifest:
-    """Reads and hashes every file of a checkpoint; `Damaged` names the first that is not what was written.
+    """Read and hash every file of a checkpoint; `Damaged` names the first that is not what was written.
 
     A load right after it finds the files in the page cache: the disk is read once.
     """
-    manifest = check_sizes(folder)
+    manifest = check_names(folder)
     for name, (_, expected) in manifest.files.items():
-        try:
-            with open(folder / name, "rb") as file:
+        with open_regular(folder, name) as file:
+            before = Identity.of(os.fstat(file.fileno()))
+            try:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise Damaged(folder, name, f"cannot be read: {error.strerror}") from error
-        if digest != expected:
-            raise Damaged(folder, name, "is damaged: its content does not match its SHA-256")
+            except OSError as error:
+                raise Damaged(folder, name, f"cannot be read: {error.strerror}") from error
+            if digest != expected:
+                raise Damaged(folder, name, "is damaged: its content does not match its SHA-256")
+            if Identity.of(os.fstat(file.fileno())) != before:
+                raise Damaged(folder, name, "changed while it was read")
+        _verified[folder.absolute(), name] = before
     return manifest
 
 
-def _check_size(folder: Path, name: str, size: int) -> None:
-    try:
-        found = (folder / name).stat().st_size
-    except FileNotFoundError:
-        raise Damaged(folder, name, "is missing") from None
-    except OSError as error:
-        raise Damaged(folder, name, f"cannot be read: {error.strerror}") from error
-    if found != size:
-        raise Damaged(folder, name, f"is damaged: {found:,} bytes instead of {size:,}")
+def open_verified(folder: Path, name: str) -> BufferedReader:
+    """Open a file for loading. Raises `Damaged` if it changed after this process verified it."""
+    file = open_regular(folder, name)
+    known = _verified.get((folder.absolute(), name))
+    if known is not None and Identity.of(os.fstat(file.fileno())) != known:
+        file.close()
+        raise Damaged(folder, name, "changed after it was verified")
+    return file
+
+
+def _checked(folder: Path, body: dict[str, Any]) -> Manifest:
+    """Return the manifest of a `body` whose digest is right, if it also says what a manifest says."""
+    wrong = Damaged(folder, MANIFEST, "has the right digest, but was not written by this trainer")
+    step, sequence, saved, meta = (body.get(key) for key in ("step", "sequence", "saved", "meta"))
+    entries = body.get("files")
+    if not (_is_count(step) and _is_count(sequence) and isinstance(meta, dict) and isinstance(entries, dict)):
+        raise wrong
+    if isinstance(saved, bool) or not isinstance(saved, int | float) or not math.isfinite(saved):
+        raise wrong
+    files: dict[str, tuple[int, str]] = {}
+    for name, entry in entries.items():
+        size, digest = (entry.get("bytes"), entry.get("sha256")) if isinstance(entry, dict) else (None, None)
+        if not _is_count(size) or not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+            raise wrong
+        if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name or name == MANIFEST:
+            raise Damaged(folder, MANIFEST, f"lists {name!r}, which is no file of a checkpoint")
+        files[name] = (size, digest)
+    return Manifest(step, sequence, saved, files, meta)
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

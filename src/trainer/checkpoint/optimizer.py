@@ -69,7 +69,12 @@ def load_optimizer(folder: Path, model: nn.Module, optimizers: Sequence[Optimize
     torch.optim also gets back what it may count there itself (not the learning rate, betas, eps, momentum, decay).
     UserError (status 2) when a parameter has no saved state, or that of another optimizer or shape.
     """
-    saved = tensors.load(folder / OPTIMIZER_FILE)
+    saved = tensors.load(folder, OPTIMIZER_FILE)
+    with tensors.understood(folder, OPTIMIZER_FILE):
+        _take_over(folder, saved, model, optimizers)
+
+
+def _take_over(folder: Path, saved: dict[str, Any], model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
     names = _parameter_names(model)
     found: list[tuple[Optimizer, dict[str, Any], nn.Parameter, dict[str, Any]]] = []
     for optimizer, group in _groups(optimizers):

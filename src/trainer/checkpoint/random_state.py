@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from trainer.checkpoint import tensors
+from trainer.checkpoint.manifest import has_file
 
 
-def _file(folder: Path, rank: int) -> Path:
-    return folder / f"rank-{rank:05d}.pt"
+def _file(rank: int) -> str:
+    return f"rank-{rank:05d}.pt"
 
 
 def save_rank_state(folder: Path, rank: int) -> None:
@@ -30,26 +31,27 @@ def save_rank_state(folder: Path, rank: int) -> None:
         state["numpy"] = _to_tensors(numpy.random.get_state(legacy=False))
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch has it untyped
         state["cuda"] = torch.cuda.get_rng_state()
-    tensors.save(_file(folder, rank), state)
+    tensors.save(folder / _file(rank), state)
 
 
 def load_rank_state(folder: Path, rank: int) -> bool:
     """Puts the states of `rank` back. False, and nothing changed, when the checkpoint has none for it: it was saved by
     fewer ranks. A CUDA state is put back where there is a CUDA device."""
-    path = _file(folder, rank)
-    if not path.exists():
+    if not has_file(folder, _file(rank)):
         return False
-    state = tensors.load(path)
-    assert state["rank"] == rank, f"{path} is of rank {state['rank']}"
-    python = state["python"]
-    random.setstate((python["version"], tuple(python["numbers"].tolist()), python["gauss"]))
-    torch.set_rng_state(state["torch"])
-    if "numpy" in state:
-        import numpy
+    state = tensors.load(folder, _file(rank))
+    with tensors.understood(folder, _file(rank)):
+        if state["rank"] != rank:
+            raise ValueError(f"it is of rank {state['rank']}")
+        python = state["python"]
+        random.setstate((python["version"], tuple(python["numbers"].tolist()), python["gauss"]))
+        torch.set_rng_state(state["torch"])
+        if "numpy" in state:
+            import numpy
 
-        numpy.random.set_state(_to_arrays(state["numpy"]))
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"])
+            numpy.random.set_state(_to_arrays(state["numpy"]))
+        if "cuda" in state and torch.cuda.is_available():
+            torch.cuda.set_rng_state(state["cuda"])
     return True
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from trainer.checkpoint import tensors
+from trainer.checkpoint.manifest import has_file
 from trainer.checkpoint.names import plain_names
 from trainer.checkpoint.optimizer import load_optimizer, save_optimizer
 from trainer.checkpoint.parts import gathered, is_part, part_like
@@ -64,7 +65,7 @@ def load_model(folder: Path, model: nn.Module, training: bool = False, stage: bo
 
     Everything is compared before anything is copied. UserError (status 2) names the first difference.
     """
-    saved = tensors.load(folder / (TRAINED_FILE if training and has_average(folder) else MODEL_FILE))
+    saved = tensors.load(folder, TRAINED_FILE if training and has_average(folder) else MODEL_FILE)
     own = model.state_dict()
     names = plain_names(model, own)
     known = {name: saved[name] for name in names.values() if name in saved} if stage else saved
@@ -75,18 +76,19 @@ def load_model(folder: Path, model: nn.Module, training: bool = False, stage: bo
 
 
 def has_average(folder: Path) -> bool:
-    """Are the weights in `model.pt` averages?"""
-    return (folder / TRAINED_FILE).exists()
+    """Return whether the weights in `model.pt` are averages, and those that are trained lie beside them."""
+    return has_file(folder, TRAINED_FILE)
 
 
 def saved_parameters(folder: Path, model: nn.Module) -> dict[nn.Parameter, torch.Tensor]:
     """What `model.pt` has for each parameter of a model that `load_model` accepts it for, cut as that is."""
-    saved = tensors.load(folder / MODEL_FILE)
+    saved = tensors.load(folder, MODEL_FILE)
     own = dict(model.named_parameters())
     found: dict[nn.Parameter, torch.Tensor] = {}
-    for name, plain in plain_names(model, own).items():
-        parameter: Any = own[name]
-        found[parameter] = part_like(saved[plain], parameter) if is_part(parameter) else saved[plain]
+    with tensors.understood(folder, MODEL_FILE):
+        for name, plain in plain_names(model, own).items():
+            parameter: Any = own[name]
+            found[parameter] = part_like(saved[plain], parameter) if is_part(parameter) else saved[plain]
     return found
 
 
@@ -122,6 +124,10 @@ def _compare(folder: Path, saved: Mapping[str, Any], own: Mapping[str, Any]) -> 
             raise UserError(f"{what}: it has {name}, which this model has not", _FIX, 2)
     for name, value in own.items():
         theirs = saved[name]
+        if isinstance(value, torch.Tensor) != isinstance(theirs, torch.Tensor):
+            raise UserError(
+                f"{what}: its {name} is {type(theirs).__name__}, this model's {type(value).__name__}", _FIX, 2
+            )
         if not isinstance(value, torch.Tensor) or not isinstance(theirs, torch.Tensor):
             continue  # what a module's get_extra_state gave: its own business
         if theirs.shape != value.shape:

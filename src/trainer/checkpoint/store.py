@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trainer.checkpoint.durable import make_folder, refused, remove, sync_folder, writing_to
+from trainer.checkpoint.files import Damaged, regular_files
 from trainer.checkpoint.manifest import (
     MANIFEST,
-    Damaged,
     Manifest,
-    check_sizes,
+    check_names,
     digest_and_sync,
     read_manifest,
     verify,
@@ -89,13 +89,18 @@ class Store:
         try:
             with writing_to(self.folder):
                 _wait_for(temporary, files)
-                inside = sorted(path for path in temporary.rglob("*") if path.is_file())
-                hashes = {path.relative_to(temporary).as_posix(): digest_and_sync(path) for path in inside}
+                hashes = {name: digest_and_sync(temporary, name) for name in list(regular_files(temporary))}
                 write_manifest(temporary, Manifest(step, self._next_sequence(), time.time(), hashes, meta))
                 for folder in sorted((path for path in temporary.rglob("*") if path.is_dir()), reverse=True):
                     sync_folder(folder)
                 sync_folder(temporary)
                 self._put_in_place(temporary, final)
+        except Damaged as problem:
+            self.abort(temporary)
+            raise UserError(
+                f"cannot save a checkpoint in {self.folder}: {problem.file} {problem.why}",
+                "Let no other program write into that folder, or choose another folder with --run.folder.",
+            ) from problem
         except BaseException:
             self.abort(temporary)
             raise
@@ -238,7 +243,7 @@ def explicit(path: Path | str) -> Path:
 
 def _look(path: Path, step: int) -> Entry:
     try:
-        return Entry(path, step, check_sizes(path), None)
+        return Entry(path, step, check_names(path), None)
     except Damaged as damaged:
         try:
             return Entry(path, step, read_manifest(path), damaged)

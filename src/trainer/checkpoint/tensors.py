@@ -1,17 +1,21 @@
 """Values with tensors in them, to a file and back: the same content gives the same bytes."""
 
+import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from trainer.checkpoint.durable import writing_to
+from trainer.checkpoint.files import Damaged
+from trainer.checkpoint.manifest import open_verified
 from trainer.errors import UserError
 
 _BUFFER_BYTES = 1 << 20
+_FIX = "Use another checkpoint: `trainer checkpoints verify RUN_FOLDER` shows which ones are whole."
 
 
 def save(path: Path, value: Any) -> None:
@@ -27,14 +31,34 @@ def save(path: Path, value: Any) -> None:
         os.fsync(file.fileno())
 
 
-def load(path: Path) -> Any:
-    """What `save` wrote, on the host. Runs no code from the file. UserError when it is not there."""
+def load(folder: Path, name: str) -> dict[Any, Any]:
+    """Return what `save` wrote into the file `name` of a checkpoint, on the host. No code of the file is run.
+
+    Raises UserError if the file is missing, was changed after it was verified, or does not hold a dictionary of
+    tensors and plain values.
+    """
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with open_verified(folder, name) as file:
+            value = torch.load(file, map_location="cpu", weights_only=True)
+    except Damaged as problem:
+        raise UserError(f"cannot load {folder / name}: it {problem.why}", _FIX) from problem
     except OSError as error:
-        raise UserError(
-            f"cannot read {path}: {error.strerror}", "`trainer checkpoints verify` shows which checkpoints are whole"
-        ) from error
+        raise UserError(f"cannot load {folder / name}: {error.strerror}", _FIX) from error
+    except Exception as error:  # whatever a file of another origin makes of the unpickler
+        raise UserError(f"cannot load {folder / name}: it is not a file that this trainer wrote", _FIX) from error
+    if not isinstance(value, dict):
+        raise UserError(f"cannot load {folder / name}: it holds {type(value).__name__}, not a dictionary", _FIX)
+    return value
+
+
+@contextlib.contextmanager
+def understood(folder: Path, name: str) -> Iterator[None]:
+    """Raise a UserError that names the file if the block finds something else in it than this trainer saves."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        said = f"{type(error).__name__}: {error}"
+        raise UserError(f"{folder / name} does not hold what this trainer saves there ({said})", _FIX) from error
 
 
 class _Host:

@@ -149,7 +149,7 @@ def test_a_late_difference_in_shape_leaves_the_early_weights_alone(tmp_path: Pat
 
 
 def test_a_checkpoint_without_weights_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"cannot read .*model\.pt"):
+    with pytest.raises(UserError, match=r"cannot load .*model\.pt"):
         load_model(tmp_path, model(1))
 
 
