@@ -47,17 +47,20 @@ def main(argv: list[str] | None = None) -> int:
         arguments.remove("--traceback")
         os.environ["TRAINER_TRACEBACK"] = "1"  # for ranks started from here
     first = arguments[0] if arguments else "--help"
-    if first == "--version":
-        print("trainer", VERSION)
-        return 0
-    if first in ("--help", "-h", "help"):
-        print(usage())
-        return 0
     try:
-        return _run(first, arguments[1:])
+        if first == "--version":
+            print("trainer", VERSION)
+            status = 0
+        elif first in ("--help", "-h", "help"):
+            print(usage())
+            status = 0
+        else:
+            status = _run(first, arguments[1:])
+        sys.stdout.flush()  # what it is refused is an error of ours, not of the interpreter's end
+        return status
     except BrokenPipeError:
         # the reader of our output has gone (`trainer check ... | head`): nothing is wrong
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except KeyboardInterrupt:
         return 130
@@ -67,6 +70,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def program() -> int:
     """`main` as a process of its own, whose end need not take the interpreter apart."""
+    _open_streams()
     status = main()
     if sys.flags.inspect or sys.getprofile() or sys.gettrace():
         return status  # somebody waits for the end to look at what there is
@@ -90,19 +94,45 @@ def program() -> int:
     return status
 
 
-def _failed(error: Exception) -> int:
-    """Prints an error and returns its status. What tells its own `what` and `fix` is no bug and shows no traceback."""
-    what, fix = getattr(error, "what", None), getattr(error, "fix", "")
-    if what is None and os.environ.get("TRAINER_LAUNCH_DIR"):
-        raise error
-    if what is None or os.environ.get("TRAINER_TRACEBACK"):
-        import traceback
+def _open_streams() -> None:
+    """A standard descriptor that is closed would be given to the next file that is opened, and what is printed would go
+    there. What a terminal or a pipe can't show is printed as an escape."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
-        traceback.print_exception(error)
-    print(f"error: {type(error).__name__ + ': ' + str(error) if what is None else what}", file=sys.stderr)
-    if fix:
-        print(f"fix: {fix}", file=sys.stderr)
-    return int(getattr(error, "status", 1))
+
+def _failed(error: Exception) -> int:
+    """Print an error and return its status. What tells its own `what` and `fix` is no bug and shows no traceback."""
+    shown: Exception = error
+    if not hasattr(error, "what"):
+        from trainer import surroundings
+
+        shown = surroundings.explained(error) or error
+        if shown is error and os.environ.get("TRAINER_LAUNCH_DIR"):
+            raise error
+    what, fix = getattr(shown, "what", None), getattr(shown, "fix", "")
+    try:
+        if what is None or os.environ.get("TRAINER_TRACEBACK"):
+            import traceback
+
+            traceback.print_exception(error)
+        print(f"error: {type(error).__name__ + ': ' + str(error) if what is None else what}", file=sys.stderr)
+        if fix:
+            print(f"fix: {fix}", file=sys.stderr)
+    except (OSError, ValueError):
+        pass  # nobody can be told: the status still says it
+    if isinstance(error, OSError):
+        from trainer.surroundings import quiet_end
+
+        quiet_end()
+    return int(getattr(shown, "status", 1))
 
 
 def _run(name: str, arguments: list[str]) -> int:
@@ -115,6 +145,8 @@ def _run(name: str, arguments: list[str]) -> int:
         from trainer import startup
 
         startup.serve_early(arguments, os.environ)
+    if name != "exec":  # a program prints as under Python
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     from importlib import import_module
 
     command = import_module(f"trainer.commands.{COMMANDS[name][0]}")

@@ -218,12 +218,21 @@ def _from_text(text: str, kind: Any, shown: str) -> object:
             return kind(text)
         except ValueError:
             wanted = "a whole number" if kind is int else "a number"
-            raise UserError(f"{shown}: {text!r} is not {wanted}", f"for example {shown} 8", 2) from None
+            raise UserError(f"{shown}: {text!r} is not {wanted}", f"Write {shown} {_as_digits(text)}.", 2) from None
     if kind == dict[str, object] or text.startswith("["):
         return _typed(_literal(text), kind, shown)
     parts = [part for part in text.split(",") if part]
     inner = _member(kind)
     return parts if inner is str else [_from_text(part, inner, shown) for part in parts]
+
+
+def _as_digits(text: str) -> str:
+    """`1e9` as the whole number that it stands for; an example where it stands for none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return "8"
+    return str(int(value)) if math.isfinite(value) and value == int(value) else "8"
 
 
 def _member(kind: Any) -> Any:
@@ -262,6 +271,15 @@ def _check(declared: Setting, value: object, shown: str) -> None:
         if declared.above is not None and value <= declared.above:
             least = f"{declared.above:g}"
             raise UserError(f"{shown} must be above {least}, not {value}", f"give a number above {least}", 2)
+        if declared.maximum is not None and value > declared.maximum:
+            raise UserError(
+                f"{shown} must be at most {declared.maximum}, not {value}",
+                f"Give a number up to {declared.maximum}.",
+                2,
+            )
+    for text in value if isinstance(value, list) else [value]:
+        if isinstance(text, str) and "\0" in text:
+            raise UserError(f"{shown} contains a NUL character: {text!r}", "Remove the NUL character.", 2)
     if declared.choices and value not in declared.choices:
         hint = nearest(str(value), declared.choices)
         choices = ", ".join(declared.choices)

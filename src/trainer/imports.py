@@ -55,5 +55,5 @@ def why_not_forked(world: World) -> str:
     if world is PARENT:
         return ""
     if world.launcher == "none":
-        return "there is one rank"
+        return "only one rank"
     return os.environ.get(NOT_FORKED, f"the ranks were not started by --nproc but by {world.launcher}")

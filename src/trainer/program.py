@@ -52,10 +52,11 @@ class Program:
         from importlib.machinery import SourceFileLoader
 
         sys.path.insert(0, str(self.path.parent))
-        code = compile(self.path.read_bytes(), self.place, "exec")
+        place = str(self.path)  # Python makes it absolute too
+        code = compile(self.path.read_bytes(), place, "exec")
         main = ModuleType("__main__")
-        main.__file__ = self.place
-        main.__loader__ = SourceFileLoader("__main__", self.place)
+        main.__file__ = place
+        main.__loader__ = SourceFileLoader("__main__", place)
         main.__dict__["__builtins__"] = __builtins__
         sys.modules["__main__"] = main
         exec(code, main.__dict__)

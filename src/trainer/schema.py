@@ -9,7 +9,7 @@ class Run(Section):
     """What is run, where it is kept and for how long."""
 
     folder: str = setting("runs/default", "run folder: checkpoints, metrics, prepared data; resumed when it exists")
-    seed: int = setting(0, "seed of weights, data order and dropout", minimum=0)
+    seed: int = setting(0, "seed of weights, data order and dropout", minimum=0, maximum=2**63 - 1)
     steps: int = setting(0, "updates to train; 0: as many as `epochs` give", minimum=0)
     epochs: int = setting(1, "passes over the training data, when `steps` is 0", minimum=1)
     device: str = setting("auto", "auto (cuda if there is one, else cpu), cpu, cuda")

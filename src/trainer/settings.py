@@ -12,7 +12,7 @@ T = TypeVar("T")
 class Setting:
     """One key of a section: its default, its one-line help and what values it takes."""
 
-    __slots__ = ("above", "choices", "default", "help", "minimum")
+    __slots__ = ("above", "choices", "default", "help", "maximum", "minimum")
 
     def __init__(
         self,
@@ -21,19 +21,27 @@ class Setting:
         minimum: float | None,
         above: float | None,
         choices: tuple[str, ...],
+        maximum: float | None,
     ) -> None:
         self.default = default
         self.help = help
         self.minimum = minimum
+        self.maximum = maximum
         self.above = above
         self.choices = choices
 
 
 def setting(
-    default: T, help: str, *, minimum: float | None = None, above: float | None = None, choices: tuple[str, ...] = ()
+    default: T,
+    help: str,
+    *,
+    minimum: float | None = None,
+    above: float | None = None,
+    choices: tuple[str, ...] = (),
+    maximum: float | None = None,
 ) -> T:
     """Declares a key. Typed as its default, so that `config.optim.lr` is a float to the type checker."""
-    return cast(T, Setting(default, help, minimum, above, choices))
+    return cast(T, Setting(default, help, minimum, above, choices, maximum))
 
 
 class Section:

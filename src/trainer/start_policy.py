@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 LAZY = "lazy"
 
 
-def put_on(start: Start, why: str, not_forked: str = "there is one rank") -> list[dict[str, object]]:
+def put_on(start: Start, why: str, not_forked: str = "only one rank") -> list[dict[str, object]]:
     """Puts the layers on; their notes. `why`: the doubt about lazy modules, told in their layer's note; `not_forked` as
     startup.put_on has it."""
     names = [name for name in start.layers if name != LAZY or not why]

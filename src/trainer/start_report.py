@@ -16,6 +16,7 @@ from trainer.schema import Start
 
 FOLDER = "start"
 TIMELINE = "timeline.svg"
+SHOWN = {"aside": "skipped"}  # states of layers, for people
 SHOWN_RANKS = 64  # of more the slowest are drawn
 
 Report = dict[str, Any]
@@ -145,7 +146,9 @@ def table(reports: list[Report], end: str = "the end of the first update") -> li
         lines.append("  system calls: " + ", ".join(f"{kind} {count}" for kind, count in last["calls"].items()))
     for note in last["layers"]:
         told = "; ".join(part for part in (str(note.get("why", "")), _facts(note)) if part)
-        lines.append(f"  layer {note['layer']}: {note['state']}" + (f" ({told})" if told else ""))
+        lines.append(
+            f"  layer {note['layer']}: {SHOWN.get(str(note['state']), note['state'])}" + (f" ({told})" if told else "")
+        )
     return lines
 
 
@@ -159,7 +162,7 @@ def _facts(note: dict[str, Any]) -> str:
     for name, value in note.items():
         if isinstance(value, list) and value and all(isinstance(each, dict) and "state" in each for each in value):
             states = [each["state"] for each in value]
-            facts += [f"{states.count(state)} {name} {state}" for state in dict.fromkeys(states)]
+            facts += [f"{states.count(state)} {name} {SHOWN.get(state, state)}" for state in dict.fromkeys(states)]
         elif isinstance(value, int | float) and not isinstance(value, bool):
             facts.append(f"{name} {value}")
     return ", ".join(facts)

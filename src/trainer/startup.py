@@ -166,7 +166,7 @@ def roomy(function: Callable[Parameters, Result], *arguments: Parameters.args, *
     return frames.roomy(function, *arguments, **options)
 
 
-def put_on(names: list[str], check: str, node_local: str = "auto", not_forked: str = "there is one rank") -> list[Note]:
+def put_on(names: list[str], check: str, node_local: str = "auto", not_forked: str = "only one rank") -> list[Note]:
     """Puts the named layers of a fast start on; a note each says whether it is on, off, or has stepped aside, and why.
 
     Before the first `import torch` of the process, or those that have to come first step aside. `not_forked`: why ranks

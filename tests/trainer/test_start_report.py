@@ -151,7 +151,7 @@ def test_layers_tell_their_facts_in_one_line() -> None:
     parts = [{"name": "a", "state": "on"}, {"name": "b", "state": "aside"}, {"name": "c", "state": "on"}]
     note = {"layer": "overlays", "state": "on", "why": "so", "overlays": parts, "modules": 5, "path": "/x"}
     lines = start_report.table([made(0, 1, 0.0, 1.0, layers=[note])])
-    assert lines[-1] == "  layer overlays: on (so; 2 overlays on, 1 overlays aside, modules 5)"
+    assert lines[-1] == "  layer overlays: on (so; 2 overlays on, 1 overlays skipped, modules 5)"
 
 
 def test_the_timeline_of_many_ranks_shows_the_slowest() -> None:

@@ -46,9 +46,11 @@ def run(arguments: list[str]) -> int:
         from trainer import start_calls, startup
 
         start_calls.trace([*startup.entry_command(), "train", *arguments])
+    from trainer.launch import foreign
     from trainer.launch.cores import ranks_here
 
     nproc = ranks_here(given.flags.get("nproc", "1" if given.places else "auto"))
+    foreign.refuse_task(os.environ, world)
     if world.launcher == "none" and nproc > 1:
         return _start_ranks(resolved, arguments, nproc)
     if world.launcher in ("torchrun", "env") and "nproc" in given.flags:
@@ -142,6 +144,9 @@ def _be_rank(resolved: Resolved, notes: "list[Note] | None" = None) -> int:
 
 def _print_own_error(rank: int, error: BaseException) -> None:
     """Under a foreign launcher each rank speaks for itself."""
+    from trainer.surroundings import explained
+
+    error = explained(error) or error
     if not isinstance(error, UserError):
         import traceback
 

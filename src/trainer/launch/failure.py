@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from trainer.errors import UserError
+from trainer.surroundings import explained
 
 # status of a rank that failed for a reason that starting again cannot mend: usage, run file, environment
 HOPELESS = (2, 3)
@@ -92,10 +93,11 @@ def read(path: Path) -> Failure | None:
 def from_error(rank: int, error: BaseException) -> Failure:
     """The failure that `error` is on `rank`. A UserError has no kind: its sentence is enough."""
     now = time.time_ns()
+    told = explained(error) or error
     secondary = _is_secondary(error)
-    if isinstance(error, UserError):
+    if isinstance(told, UserError):
         return Failure(
-            rank, "", error.what, fix=error.fix, status=error.status, secondary=secondary,
+            rank, "", told.what, fix=told.fix, status=told.status, secondary=secondary,
             traceback=_traceback(error), time_ns=now,
         )  # fmt: skip
     what = _summary(error)

@@ -52,9 +52,8 @@ class Forker:
 
     def start(self, environ: dict[str, str], signals: Signals) -> int:
         """Forks a rank."""
-        others = other_threads()
-        if others:
-            why = f"importing has started {len(others)} thread{'s' if len(others) > 1 else ''} ({others[0]})"
+        why = why_not_safe()
+        if why:
             return self._otherwise.start(environ | {NOT_FORKED: why}, signals)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or None without a descriptor
@@ -106,11 +105,17 @@ def become_rank(environ: dict[str, str], signals: Signals) -> None:
         numpy.seed()
 
 
-def other_threads() -> list[str]:
-    """The names of all threads of this process but the calling one, as the kernel knows them."""
+def why_not_safe() -> str:
+    """Why this process may not be forked: it has other threads, or the kernel does not tell; "" where it may."""
     own = str(os.getpid())
-    tasks = [task for task in Path("/proc/self/task").iterdir() if task.name != own]
-    return [(task / "comm").read_text(errors="replace").strip() for task in tasks]
+    try:
+        tasks = [task for task in Path("/proc/self/task").iterdir() if task.name != own]
+        names = [(task / "comm").read_text(errors="replace").strip() for task in tasks]
+    except OSError as error:
+        return f"the threads of this process can't be counted (/proc: {error.strerror})"
+    if not names:
+        return ""
+    return f"importing has started {len(names)} thread{'s' if len(names) > 1 else ''} ({names[0]})"
 
 
 def _name(name: str) -> None:

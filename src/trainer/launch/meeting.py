@@ -16,7 +16,7 @@ from typing import NoReturn
 from trainer.errors import UserError
 from trainer.launch.child import die_with_parent
 from trainer.launch.detect import RESTARTS
-from trainer.launch.forking import other_threads
+from trainer.launch.forking import why_not_safe
 from trainer.launch.signals import Signals
 from trainer.launch.starting import Starter
 from trainer.launch.stop import SIGNALS
@@ -52,7 +52,7 @@ class Meeting:
         """Starts a rank; with rank 0 a generation begins, and its store."""
         if environ["RANK"] == "0":
             self.__exit__()
-            if self._served and not other_threads():
+            if self._served and not why_not_safe():
                 self._process, self._port = _serve(signals)
             else:
                 self._port = _free_port()

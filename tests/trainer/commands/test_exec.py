@@ -70,8 +70,7 @@ def test_a_program_finds_itself_as_python_runs_it(tmp_path: Path) -> None:
     done = trainer("exec", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found, expected = json.loads(done.stdout), json.loads(plain.stdout)
-    assert {**found, "file": "", "loss": ""} == {**expected, "file": "", "loss": ""}
-    assert Path(tmp_path, found["file"]).samefile(expected["file"])
+    assert {**found, "loss": ""} == {**expected, "loss": ""}
 
 
 def test_a_module_of_a_package(tmp_path: Path) -> None:
@@ -107,7 +106,7 @@ def test_a_traceback_is_what_python_would_print(tmp_path: Path) -> None:
     done = trainer("exec", "program.py", cwd=tmp_path)
     plain = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == plain.returncode == 1
-    assert done.stderr == plain.stderr.replace(str(tmp_path) + "/", "")
+    assert done.stderr == plain.stderr
 
 
 def test_what_is_written_at_the_end_is_kept(tmp_path: Path) -> None:
