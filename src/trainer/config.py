@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainer import startup
 from trainer.errors import UserError
 from trainer.schema import Config
 from trainer.settings import Section, Setting
@@ -35,7 +36,7 @@ def resolve(
         _apply_file(config, origins, run_file, text if text is not None else _read(run_file))
     for name, value in sorted(environ.items()):
         found = _environment_key(name)
-        if found:
+        if found and not (_names_code(found) and not startup.counts(name)):
             _set_text(config, origins, found, value, name)
     for name, value in flags:
         _set_text(config, origins, name, value, f"--{name}")
@@ -174,6 +175,13 @@ def _environment_key(name: str) -> str:
         return ""
     section, _, key = name[len("TRAINER_") :].lower().partition("_")
     return f"{section}.{key}" if section in Config.__annotations__ and key else ""
+
+
+def _names_code(name: str) -> bool:
+    """Whether the value of that setting is code to run."""
+    section, _, key = name.partition(".")
+    declared = Config.__annotations__[section].__dict__.get(key)
+    return isinstance(declared, Setting) and declared.code
 
 
 def _set_text(config: Config, origins: dict[str, str], name: str, text: str, shown: str) -> None:

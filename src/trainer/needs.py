@@ -21,15 +21,8 @@ def need(*packages: str) -> None:
             bundled = startup.bundle_path() is not None
             raise UserError(
                 f"this interpreter, {sys.executable}, has no {package}",
-                f"run `{_words('env', 'create')}`, then the same command again"
+                f"run `{startup.shown_command('env', 'create')}`, then the same command again"
                 if bundled
                 else "run it with the interpreter of the locked environment: `uv sync`, then `.venv/bin/python ...`",
                 3,
             )
-
-
-def _words(*words: str) -> str:
-    """The command that runs this trainer with these words, as a shell takes it."""
-    import shlex
-
-    return shlex.join([*startup.entry_command(), *words])

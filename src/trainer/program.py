@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
+from trainer import startup
 from trainer.errors import UserError
 
 # packages that may be imported before ranks are forked: they start no thread and touch no device
@@ -46,12 +47,14 @@ class Program:
         if self.as_module:
             import runpy
 
-            sys.path.insert(0, str(Path.cwd()))
+            if startup.script_folder_counts():
+                sys.path.insert(0, str(Path.cwd()))
             runpy.run_module(self.place, run_name="__main__", alter_sys=True)
             return
         from importlib.machinery import SourceFileLoader
 
-        sys.path.insert(0, str(self.path.parent))
+        if startup.script_folder_counts():
+            sys.path.insert(0, str(self.path.parent))
         place = str(self.path)  # Python makes it absolute too
         code = compile(self.path.read_bytes(), place, "exec")
         main = ModuleType("__main__")
@@ -69,7 +72,9 @@ class Program:
                 what = "is a folder" if path.is_dir() else "does not exist"
                 raise UserError(f"{self.place} {what}", "give the path of a Python program, or -m and a module", 2)
             return path.absolute()
-        sys.path.insert(0, str(Path.cwd()))
+        before = list(sys.path)
+        if startup.script_folder_counts():
+            sys.path.insert(0, str(Path.cwd()))
         try:
             spec = find_spec(self.place)
             if spec is not None and spec.submodule_search_locations is not None:
@@ -79,10 +84,16 @@ class Program:
                 f"-m {self.place}: {error}", "give the full name of a module that can be imported", 2
             ) from None
         finally:
-            del sys.path[0]
+            sys.path[:] = before
         if spec is None or not spec.origin:
-            raise UserError(f"-m {self.place}: there is no such module to run", "its folder must be on PYTHONPATH", 2)
+            raise UserError(f"-m {self.place}: there is no such module", _where_modules_come_from(), 2)
         return Path(spec.origin)
+
+
+def _where_modules_come_from() -> str:
+    if startup.script_folder_counts():
+        return "Correct the name, or put the module's folder on PYTHONPATH."
+    return "Give the program's path instead: under -P and -I modules of the current folder are not found."
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:

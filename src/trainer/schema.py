@@ -54,8 +54,12 @@ class Model(Section):
     """What is trained: a built-in model sized here, or your own."""
 
     kind: str = setting("gpt", "built-in model", choices=("gpt", "mlp", "vit", "resnet"))
-    build: str = setting("", "your own model: `file.py:function` or `package.module:function`, called with `options`")
-    loss: str = setting("", "your own loss: `file.py:function`, loss(model, batch) -> (sum, count)")
+    build: str = setting(
+        "",
+        "your own model: `file.py:function` or `package.module:function`, called with `options`",
+        code=True,
+    )
+    loss: str = setting("", "your own loss: `file.py:function`, loss(model, batch) -> (sum, count)", code=True)
     options: dict[str, object] = setting({}, "keyword arguments of your `build` function (a table)")
     layers: int = setting(4, "gpt, vit: blocks; mlp: hidden layers", minimum=1)
     width: int = setting(256, "gpt, vit: model width; mlp: hidden width", minimum=1)
@@ -102,7 +106,9 @@ class Data(Section):
         "images and their classes: a folder with a folder of files for each class (extra `images`), a folder with "
         "images.npy and labels.npy, or an .npz file with `images` and `labels`",
     )
-    dataset: str = setting("", "your own data: `file.py:Name`, a map-style torch Dataset (class, function or object)")
+    dataset: str = setting(
+        "", "your own data: `file.py:Name`, a map-style torch Dataset (class, function or object)", code=True
+    )
     options: dict[str, object] = setting({}, "keyword arguments of your `dataset` (a table)")
     tokenizer: str = setting(
         "bytes", "bytes (256 values + end of document), ids (already numbers), or a tokenizer.json"
@@ -146,7 +152,7 @@ class Optim(Section):
         "adafactor: a number a row and a column as state; schedule_free: AdamW whose averaged weights are used",
         choices=("adamw", "sgd", "muon", "lion", "adafactor", "schedule_free"),
     )
-    build: str = setting("", "your own: `file.py:function`, called with (model, config.optim)")
+    build: str = setting("", "your own: `file.py:function`, called with (model, config.optim)", code=True)
     lr: float = setting(1e-3, "peak learning rate", above=0)
     matrix_lr: float = setting(0.02, "muon: peak learning rate of the matrices", above=0)
     matrix_precision: str = setting(

@@ -12,7 +12,7 @@ T = TypeVar("T")
 class Setting:
     """One key of a section: its default, its one-line help and what values it takes."""
 
-    __slots__ = ("above", "choices", "default", "help", "maximum", "minimum")
+    __slots__ = ("above", "choices", "code", "default", "help", "maximum", "minimum")
 
     def __init__(
         self,
@@ -22,6 +22,7 @@ class Setting:
         above: float | None,
         choices: tuple[str, ...],
         maximum: float | None,
+        code: bool,
     ) -> None:
         self.default = default
         self.help = help
@@ -29,6 +30,7 @@ class Setting:
         self.maximum = maximum
         self.above = above
         self.choices = choices
+        self.code = code
 
 
 def setting(
@@ -39,9 +41,13 @@ def setting(
     above: float | None = None,
     choices: tuple[str, ...] = (),
     maximum: float | None = None,
+    code: bool = False,
 ) -> T:
-    """Declares a key. Typed as its default, so that `config.optim.lr` is a float to the type checker."""
-    return cast(T, Setting(default, help, minimum, above, choices, maximum))
+    """Declare a key. It is typed as its default, so that `config.optim.lr` is a float to the type checker.
+
+    `code`: its value names code that is run; its environment variable does not count under `python -E` and `-I`.
+    """
+    return cast(T, Setting(default, help, minimum, above, choices, maximum, code))
 
 
 class Section:

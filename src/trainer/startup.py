@@ -104,9 +104,43 @@ def enter_environment(lacking: str) -> None:
 
 
 def entry_command() -> list[str]:
-    """The words that start this trainer again, from anywhere, on this machine; the command's own words follow."""
-    path = bundle_path()
-    return [sys.executable, path] if path is not None else [sys.executable, "-m", "trainer"]
+    """The words that start this trainer again as a child, from anywhere on this machine, with the interpreter's options
+    of this process; the command's own words follow."""
+    from trainer_boot import interpreter
+
+    return [*interpreter.python(), *_entry()]
+
+
+def python_command(executable: str | None = None) -> list[str]:
+    """The interpreter (None: this one) with the options of this process; a script or `-m` follows."""
+    from trainer_boot import interpreter
+
+    return interpreter.python(executable)
+
+
+def shown_command(*words: str) -> str:
+    """The command line for people that starts this trainer with these words, as a shell takes it."""
+    import shlex
+
+    isolated = ["-I"] if sys.flags.isolated else []
+    return shlex.join([sys.executable, *isolated, *_entry(), *words])
+
+
+def script_folder_counts() -> bool:
+    """Whether the folder of a script belongs on `sys.path`: not under `-P` and `-I`."""
+    from trainer_boot import interpreter
+
+    return interpreter.script_folder_counts()
+
+
+def counts(variable: str) -> bool:
+    """Whether an environment variable that names code counts; where it does not, a note says so."""
+    from trainer_boot import variables
+
+    if variables.ignored():
+        variables.tell(variable)
+        return False
+    return True
 
 
 def modules() -> list[str]:
@@ -293,6 +327,27 @@ def phases() -> list[Phase]:
     from trainer_boot import report
 
     return report.phases()
+
+
+def _entry() -> list[str]:
+    """What starts the trainer, after the interpreter: the file, the installed program, or the module."""
+    path = bundle_path()
+    if path is not None:
+        return [path]
+    main = sys.modules.get("__main__")
+    script = getattr(main, "__file__", None) or ""
+    # `-m` would put the current folder on `sys.path`, where the installed program has its own
+    if getattr(main, "__spec__", None) is None and script.endswith("/trainer") and _calls_us(script):
+        return [script]  # absolute: the interpreter has made it so
+    return ["-m", "trainer"]
+
+
+def _calls_us(script: str) -> bool:
+    try:
+        with open(script, "rb") as file:
+            return b"trainer.cli" in file.read(1 << 16)
+    except OSError:
+        return False
 
 
 def _running() -> BundleFinder | None:

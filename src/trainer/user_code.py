@@ -26,7 +26,8 @@ def load_object(spec: str, what: str) -> object:
 
     A file is relative to the current folder. Its module is registered in `sys.modules` under the file's own name (a
     longer one where that name is taken), and its folder goes to the front of `sys.path`, as Python does for a script,
-    so that modules beside it can be imported and its objects can be pickled for spawned processes.
+    so that modules beside it can be imported and its objects can be pickled for spawned processes. Under `-P` and `-I`
+    Python does not do that for a script, and neither do we: only what the setting names is loaded.
 
     Raises UserError (status 2) for every mistake: no colon, no such file, module or name, an exception on import.
     """
@@ -57,7 +58,7 @@ def _load_file(place: str, spec: str, what: str) -> ModuleType:
     if loaded is not None:
         return loaded
     folder = str(path.parent)
-    if folder not in sys.path:
+    if folder not in sys.path and startup.script_folder_counts():
         sys.path.insert(0, folder)
     importlib.invalidate_caches()
     found = importlib.util.spec_from_file_location(name, path)
@@ -85,7 +86,7 @@ def _module_name(path: Path) -> str:
 
 
 def _load_module(place: str, spec: str, what: str) -> ModuleType:
-    if not {"", str(Path.cwd())} & set(sys.path):
+    if startup.script_folder_counts() and not {"", str(Path.cwd())} & set(sys.path):
         sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(place)
@@ -93,7 +94,7 @@ def _load_module(place: str, spec: str, what: str) -> ModuleType:
         if error.name is not None and (place == error.name or place.startswith(error.name + ".")):
             raise UserError(
                 f"{what} = {spec!r}: there is no module {error.name!r}",
-                f'install it, or name a file: {what} = "folder/file.py:name"',
+                f'Install it, or name a file: {what} = "folder/file.py:name".',
                 2,
             ) from error
         raise _import_failed(error, place, spec, what) from error
@@ -102,11 +103,10 @@ def _load_module(place: str, spec: str, what: str) -> ModuleType:
 
 
 def _import_failed(error: BaseException, place: str, spec: str, what: str) -> UserError:
-    return UserError(
-        f"{what} = {spec!r}: importing {place} raised {describe(error)}",
-        "mend that file; `--traceback` shows the whole traceback",
-        2,
-    )
+    fix = "Correct that file; `--traceback` shows the whole traceback."
+    if isinstance(error, ModuleNotFoundError) and not startup.script_folder_counts():
+        fix = f"Install {error.name}, or start Python without -P and -I: these leave out what lies beside a file."
+    return UserError(f"{what} = {spec!r}: importing {place} raised {describe(error)}", fix, 2)
 
 
 def loaded_sources() -> dict[str, tuple[str, str]]:

@@ -9,6 +9,7 @@ write are used, and no link is followed.
 import os
 import time
 
+from trainer_boot import variables
 from trainer_boot.snapshot_format import HEADER_SIZE, Aside, open_snapshot
 from trainer_boot.snapshot_place import PREFIX, SUFFIX, last_use, own_folder, remove, temporary_name
 
@@ -73,7 +74,7 @@ def kind_of(device: str, mounts: str) -> str:
 def folders() -> list[str]:
     """In the order in which they are tried: what the variable says, and it alone; else one of the user's own in memory,
     in $TMPDIR, in /tmp."""
-    given = os.environ.get(VARIABLE)
+    given = variables.value(VARIABLE)
     if given:
         return [os.path.abspath(given)]
     temporary = os.environ.get("TMPDIR", "")
@@ -91,7 +92,7 @@ def _copy_of(path: str) -> str:
         for folder in folders():
             copy = f"{folder}/{name}"
             try:
-                own_folder(folder, linked=VARIABLE in os.environ)
+                own_folder(folder, linked=bool(variables.value(VARIABLE)))
                 if os.path.lexists(copy) or _published(descriptor, size, copy):
                     _require_whole(copy)
                     return copy

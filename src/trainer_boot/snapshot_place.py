@@ -3,6 +3,8 @@
 import os
 import time
 
+from trainer_boot import variables
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +18,7 @@ STALE_SECONDS = 600.0
 def folders() -> list[str]:
     """In the order in which they are tried: what the variable says, and it alone; else the user's cache, else a folder
     of the user's own in /tmp."""
-    given = os.environ.get(VARIABLE)
+    given = variables.value(VARIABLE)
     if given:
         return [os.path.abspath(given)]
     cache = os.environ.get("XDG_CACHE_HOME", "")
@@ -42,7 +44,7 @@ def make_folder(cache: str | None = None) -> str:
     problem = OSError("no folder for the snapshot")
     for folder in [cache] if cache else folders():
         try:
-            own_folder(folder, linked=VARIABLE in os.environ)
+            own_folder(folder, linked=bool(variables.value(VARIABLE)))
         except OSError as error:
             problem = error
         else:

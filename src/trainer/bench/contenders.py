@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trainer import startup
 from trainer.bench.processes import Failed, run
 
 SCRIPTS = ("tiny.py", "one_process.py", "ddp.py", "spawn.py")
@@ -83,14 +83,14 @@ class Result(NamedTuple):
 
 def spawned(ranks: int, script: str) -> list[str]:
     """The hand-written script, with the least around it that starts its ranks."""
-    alone = [sys.executable, f"BED/{script}", "FOLDER"]
-    return alone if ranks == 1 else [sys.executable, "BED/spawn.py", str(ranks), *alone[1:]]
+    alone = [*startup.python_command(), f"BED/{script}", "FOLDER"]
+    return alone if ranks == 1 else [*startup.python_command(), "BED/spawn.py", str(ranks), *alone[1:]]
 
 
 def torchrun(ranks: int, script: str, *options: str) -> list[str]:
     """The hand-written script, started by torch's own launcher."""
     words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), *options]
-    return [sys.executable, *words, f"BED/{script}", "FOLDER"]
+    return [*startup.python_command(), *words, f"BED/{script}", "FOLDER"]
 
 
 def trained(trainer: list[str], ranks: int, run_file: str = "run.toml") -> list[str]:

@@ -32,10 +32,8 @@ def run(flags: Mapping[str, str]) -> int:
         print(f"fix: {problem.fix}", file=sys.stderr)
     if fatal:
         count = f"{len(fatal)} differences from the lock" if len(fatal) > 1 else "one difference from the lock"
-        import shlex
-
         words = ["env", "create", *(["--repair"] if verdict.stored else [])]
-        command = shlex.join([*startup.entry_command(), *words])
+        command = startup.shown_command(*words)
         if any(problem.kind != "shadowed" for problem in fatal):
             print(f"{count}; `{command}` makes an environment that has none")
         if any(problem.name == "torch" and problem.installed is None for problem in fatal):

@@ -1,7 +1,6 @@
 """`trainer env create, pack, list, use, rollback, prune`: the environments that are kept."""
 
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -83,7 +82,7 @@ def _pack(keeper: "Keeper", folder: str, flags: Flags) -> int:
     assert isinstance(files, list)
     size = sum(each["size"] for each in files) / MEBIBYTE
     print(f"{folder}: {len(files)} wheels, {size:,.0f} MiB, for Python {content['python']} on {content['machine']}")
-    print(f"there: {shlex.join([*startup.entry_command(), 'env', 'create', '--from', folder])}")
+    print(f"there: {startup.shown_command('env', 'create', '--from', folder)}")
     return 0
 
 
@@ -152,7 +151,7 @@ def _prune(keeper: "Keeper", flags: Flags) -> int:
 
 def _snapshot(stored: "Stored") -> None:
     """In the new environment's own Python, whose first run is then a fast one; nothing depends on it."""
-    command = [stored.python, str(startup.bundle_path()), "env", "snapshot"]
+    command = [*startup.python_command(stored.python), str(startup.bundle_path()), "env", "snapshot"]
     variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
     if done.returncode:

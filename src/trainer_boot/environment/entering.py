@@ -6,6 +6,7 @@ import os
 import sys
 import time
 
+from trainer_boot import interpreter
 from trainer_boot.environment.refused import Refused
 from trainer_boot.environment.store import Store, read_manifest
 
@@ -40,7 +41,7 @@ def enter(carried: Carried, lacking: str) -> None:
             stream.flush()
     environ = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "__PYVENV_LAUNCHER__")}
     try:
-        os.execve(stored.python, [stored.python, *sys.orig_argv[1:]], environ)
+        os.execve(stored.python, interpreter.again(stored.python), environ)
     except OSError as error:
         raise Refused(
             f"{stored.python} does not start: {error.strerror}", "make it again: env create --repair"

@@ -16,6 +16,7 @@ import json
 import os
 import stat
 
+from trainer_boot import variables
 from trainer_boot.environment.carried import platform_tag, prefix, store_name
 from trainer_boot.environment.refused import Refused
 
@@ -151,7 +152,7 @@ class Store:
 
 def default_place() -> str:
     """The variable's, or a folder among the user's data. Refused for a user without a home."""
-    given = os.environ.get(PLACE)
+    given = variables.value(PLACE)
     if given:
         return given
     data = os.environ.get("XDG_DATA_HOME", "")
@@ -217,7 +218,7 @@ def no_room(place: str, where: str = "") -> Refused:
 
 def _owners() -> set[int]:
     owners = {os.geteuid(), 0}
-    for name in os.environ.get(OWNERS, "").replace(",", " ").split():
+    for name in variables.value(OWNERS).replace(",", " ").split():
         if name.isdigit():
             owners.add(int(name))
             continue

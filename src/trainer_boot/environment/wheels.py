@@ -15,6 +15,7 @@ import sys
 import sysconfig
 import tempfile
 
+from trainer_boot import interpreter
 from trainer_boot.environment import running
 from trainer_boot.environment.refused import Refused
 
@@ -257,18 +258,18 @@ def _pip(folder: str) -> list[str]:
     """The words that start pip; where the interpreter has none, the standard library's is put into a folder."""
     base = getattr(sys, "_base_executable", sys.executable)
     for python in dict.fromkeys([sys.executable, base]):
-        command = [python, "-m", "pip"]
+        command = [*interpreter.tool(python), "-m", "pip"]
         if _answers([*command, "--version"]):
             return command
     place = os.path.join(folder, "pip")
-    status, text = running.run([base, "-m", "venv", place], folder, running.environment())
+    status, text = running.run([*interpreter.tool(base), "-m", "venv", place], folder, running.environment())
     if status:
         last = (text.strip().splitlines() or [""])[-1]
         raise Refused(
             f"{base} has neither pip nor what makes one (ensurepip): {last}",
             "on Debian and Ubuntu: apt-get install python3-venv; or install uv and put it on PATH",
         )
-    return [os.path.join(place, "bin", "python"), "-m", "pip"]
+    return [*interpreter.tool(os.path.join(place, "bin", "python")), "-m", "pip"]
 
 
 def _answers(command: list[str]) -> bool:
