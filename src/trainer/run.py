@@ -14,6 +14,7 @@ from trainer.launch.temporary import workers_folder
 from trainer.needs import need
 from trainer.refuse import refuse_early
 from trainer.schema import Config
+from trainer.surroundings import tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _run(resolved: Resolved, world: World, stop: StopRequest, notes: "list[Note]
     if complete:
         return 0
     if world.rank == 0:
-        print(f"stopped at step {training.state.step}, saved in {folder}; the same command goes on from there")
+        tell(f"stopped at step {training.state.step}, saved in {folder}; the same command goes on from there")
     return STOPPED
 
 

@@ -1,11 +1,11 @@
 """The end of a complete run: evaluation, a generated sample, and where everything lies."""
 
-import sys
 from pathlib import Path
 
 from trainer.launch import comm
 from trainer.schema import Config
 from trainer.session import Training
+from trainer.surroundings import tell
 
 
 def finish(config: Config, training: Training, folder: Path) -> None:
@@ -17,8 +17,7 @@ def finish(config: Config, training: Training, folder: Path) -> None:
     text = sample(config, training) if first or cut.sharded or cut.spread is not None else ""
     if first:
         for line in lines(config, training, folder, result, text):
-            print(line)
-        sys.stdout.flush()
+            tell(line)
     comm.barrier()
 
 

@@ -126,6 +126,14 @@ def _line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
+def tell(line: str) -> None:
+    """Print a line to standard output. That its reader has gone ends no run."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def quiet_end() -> None:
     """After a stream has refused what it was given: what is still held back for it goes nowhere, without a word."""
     for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):

@@ -105,6 +105,20 @@ def test_a_run_is_trained_and_saved_although_nothing_can_be_printed(tmp_path: Pa
     assert losses(tmp_path / "again") == losses(tmp_path / "run")
 
 
+@pytest.mark.parametrize("nproc", ["1", "2"])
+def test_a_run_whose_reader_has_gone_ends_well(tmp_path: Path, nproc: str) -> None:
+    words = ["-m", "trainer", *run_file(tmp_path), "--nproc", nproc]
+    read, write = os.pipe()
+    os.close(read)
+    env = environ(TRAINER_START_LAYERS="fork,exit")
+    try:
+        program = warm(PRELOAD).start(words, cwd=tmp_path, env=env, stdout=write, stderr=write)
+    finally:
+        os.close(write)
+    assert program.wait(60) == 0
+    assert len(losses(tmp_path / "run")) == 6
+
+
 def test_closed_descriptors_are_not_given_to_files_of_a_run(tmp_path: Path) -> None:
     words = " ".join(run_file(tmp_path))
     done = shell(f"$T {words} --start.layers exit >&- 2>&- <&-", tmp_path)
@@ -128,6 +142,15 @@ def test_names_in_any_bytes(tmp_path: Path) -> None:
     assert len(losses(tmp_path / f"{odd}-run")) == 6
     done = warm_trainer("checkpoints", "verify", f"{odd}-run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_names_that_the_locale_has_no_letters_for(tmp_path: Path) -> None:
+    words = " ".join([*run_file(tmp_path), "--run.folder", "é", "--start.layers", "fork,exit", "--nproc", "2"])
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = shell(f"$T {words}", tmp_path, **plain)
+    assert done.returncode == 0, done.stderr
+    assert len(losses(tmp_path / "é")) == 6
+    assert "é" in (tmp_path / "é" / "resolved.toml").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

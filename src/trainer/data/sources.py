@@ -14,6 +14,13 @@ STANDARD_LIBRARY = "python:stdlib"
 _LEFT_OUT = frozenset({"site-packages", "dist-packages", "test", "__pycache__"})
 
 
+# what a run writes into its folder: top-level names, and files of prepared tokens in its folder `data`
+_OF_RUNS = frozenset(
+    {"checkpoints", "start", "tensorboard", "metrics.jsonl", "resolved.toml", "data.location", "images.json"}
+)
+_PREPARED = frozenset({"data.json", "train.bin", "train.documents", "validation.bin", "validation.documents"})
+
+
 class Sources(NamedTuple):
     """Resolved files. `kind` is "text" (a file is a document) or "jsonl" (a line is a document).
 
@@ -31,7 +38,8 @@ class Sources(NamedTuple):
 
 
 def resolve_files(data: Data, run_folder: Path | None = None) -> Sources:
-    """Finds the files of `data`. What a run itself writes into `run_folder` is found by no glob and in no folder.
+    """Find the files of `data`. What a run itself writes into `run_folder` is found by no glob and in no folder; of a
+    run folder that the corpus lies in (`--run.folder .`) nothing else is left out.
 
     Raises UserError (status 2) when no source or more than one is given, or an entry leads to no readable file.
     """
@@ -47,7 +55,7 @@ def resolve_files(data: Data, run_folder: Path | None = None) -> Sources:
     kind = given[0]
     assert kind != "dataset", "a dataset of the user's own has no files to resolve"
     pattern = "*.jsonl" if kind == "jsonl" else "*"
-    own = f"{run_folder.absolute()}{os.sep}" if run_folder else ""
+    own = f"{os.path.abspath(run_folder)}{os.sep}" if run_folder else ""  # noqa: PTH100 - without `.` at its end
     train = find_files(getattr(data, kind), f"data.{kind}", pattern, own)
     validation = find_files(data.validation, "data.validation", pattern, own)
     return Sources(kind, train, validation)
@@ -57,7 +65,8 @@ def find_files(entries: Iterable[str], key: str, pattern: str = "*", leave_out: 
     """Absolute paths of files, globs and folders, in the order given; a file found twice counts once.
 
     Inside a glob or a folder (searched recursively for `pattern`) files are sorted by path; names that begin with a
-    dot are left out, and those whose path begins with `leave_out`. `key` is the setting named in errors.
+    dot are left out, and what a run writes into the folder `leave_out`, which ends with a separator. `key` is the
+    setting named in errors.
     """
     found: dict[str, None] = {}
     for entry in entries:
@@ -85,7 +94,7 @@ def standard_library_files() -> list[str]:
 
 
 def _files_of(entry: str, key: str, pattern: str, leave_out: str) -> list[str]:
-    path = Path(entry).expanduser().absolute()
+    path = Path(os.path.abspath(Path(entry).expanduser()))  # noqa: PTH100 - without `..`
     if path.is_file():
         return [str(path)]
     if path.is_dir():
@@ -114,8 +123,24 @@ def _files_of(entry: str, key: str, pattern: str, leave_out: str) -> list[str]:
 def _matching(pattern: str, leave_out: str) -> list[str]:
     # unlike Path.glob, the module takes absolute patterns and leaves hidden names out
     found = glob.glob(pattern, recursive=True)  # noqa: PTH207
-    wanted = (file for file in found if Path(file).is_file() and not (leave_out and file.startswith(leave_out)))
+    inside = leave_out and f"{_base(pattern)}{os.sep}".startswith(leave_out)
+    wanted = (file for file in found if Path(file).is_file() and not _of_run(file, leave_out, bool(inside)))
     return sorted(wanted, key=_posix)
+
+
+def _base(pattern: str) -> str:
+    """The folder that all matches lie in."""
+    parts = _posix(pattern).split("/")
+    fixed = next((number for number, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
+    return "/".join(parts[:fixed])
+
+
+def _of_run(file: str, folder: str, inside: bool) -> bool:
+    """Whether a run writes this file into its `folder`; `inside`: that is where the user's own are looked for too."""
+    if not folder or not file.startswith(folder):
+        return False
+    top, *deeper = _posix(file[len(folder) :]).split("/")
+    return not inside or top in _OF_RUNS or (top == "data" and bool(deeper) and deeper[-1] in _PREPARED)
 
 
 def _posix(path: str) -> str:

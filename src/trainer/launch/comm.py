@@ -131,7 +131,7 @@ def broadcast_text(text: str, source: int = 0) -> str:
     import torch.distributed as dist
 
     device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
-    mine = text.encode(errors="surrogateescape") if dist.get_rank() == source else b""
+    mine = text.encode(errors="surrogatepass") if dist.get_rank() == source else b""
     length = torch.tensor([len(mine)], dtype=torch.int64, device=device)
     dist.broadcast(length, source)
     data = torch.zeros(int(length.item()), dtype=torch.uint8, device=device)
@@ -139,7 +139,7 @@ def broadcast_text(text: str, source: int = 0) -> str:
         data.copy_(torch.frombuffer(bytearray(mine), dtype=torch.uint8))
     if data.numel():
         dist.broadcast(data, source)
-    return bytes(data.cpu().tolist()).decode(errors="surrogateescape")
+    return bytes(data.cpu().tolist()).decode(errors="surrogatepass")
 
 
 def shutdown(ok: bool) -> None:

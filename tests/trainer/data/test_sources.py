@@ -32,6 +32,21 @@ def test_folders_are_searched(corpus: Path) -> None:
     assert names(corpus, "deep") == ["deep/d.md", "deep/er/c.txt"]
 
 
+def test_a_run_folder_that_the_corpus_lies_in(corpus: Path) -> None:
+    for name in ("metrics.jsonl", "resolved.toml", "checkpoints/step-00000001/x", "start/rank.json", "data/train.bin"):
+        (corpus / name).parent.mkdir(parents=True, exist_ok=True)
+        (corpus / name).touch()
+    (corpus / "data" / "own.txt").write_text("own")
+    expected = ["a.txt", "b.txt", "data/own.txt", "deep/d.md", "deep/er/c.txt", "odd[1].txt"]
+    for entry in (".", f"{corpus}", "**/*"):
+        for folder in (Path(), corpus, Path("deep/..")):
+            found = resolve_files(Data(text=[entry]), folder).train
+            assert [Path(path).relative_to(corpus).as_posix() for path in found] == expected, (entry, folder)
+    assert [Path(path).name for path in resolve_files(Data(text=["data"]), Path()).train] == ["own.txt"]
+    # elsewhere all of the run folder is left out
+    assert not any("/deep/" in path for path in resolve_files(Data(text=["."]), Path("deep")).train)
+
+
 def test_entries_keep_their_order_and_a_file_counts_once(corpus: Path) -> None:
     assert names(corpus, "b.txt", "*.txt", "b.txt") == ["b.txt", "a.txt", "odd[1].txt"]
 
