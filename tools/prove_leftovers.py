@@ -24,7 +24,7 @@ from pathlib import Path
 from tools.proof import need_pyz, small_text, write
 from tools.proof import parser as proof_parser
 
-MARK = "TRAINER_PROOF_MARK"
+MARK = "LEFTOVERS_PROOF_MARK"
 SETTINGS = {
     "run.steps": "30", "data.sequence": "32", "batch.size": "8", "model.layers": "1", "model.width": "32",
     "model.heads": "2", "checkpoint.every": "10", "log.progress": "none", "precision.compute": "fp32",

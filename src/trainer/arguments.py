@@ -22,7 +22,7 @@ def split(arguments: Sequence[str], own: Mapping[str, bool], most_places: int, c
         word = rest.pop(0)
         if not word.startswith("--") or word == "--":
             if word.startswith("-") and len(word) > 1:
-                raise UserError(f"unknown flag {word}", f"`trainer {command} --help` lists the flags", 2)
+                raise UserError(f"unknown flag {word}", f"`trainer {command} --help` lists the flags.", 2)
             found.places.append(word)
             continue
         name, equals, value = word[2:].partition("=")
@@ -31,16 +31,16 @@ def split(arguments: Sequence[str], own: Mapping[str, bool], most_places: int, c
         if own.get(name, True):
             if not equals:
                 if not rest:
-                    raise UserError(f"--{name} needs a value", f"--{name} VALUE", 2)
+                    raise UserError(f"--{name} needs a value", f"Write --{name} VALUE.", 2)
                 value = rest.pop(0)
         elif equals:
-            raise UserError(f"--{name} takes no value", f"write --{name} alone", 2)
+            raise UserError(f"--{name} takes no value", f"Write --{name} alone.", 2)
         if "." in name:
             found.settings.append((name, value))
         else:
             found.flags[name] = value
     if len(found.places) > most_places:
-        raise UserError(f"too many arguments: {found.places[most_places]}", f"`trainer {command} --help`", 2)
+        raise UserError(f"too many arguments: {found.places[most_places]}", f"See `trainer {command} --help`.", 2)
     return found
 
 
@@ -52,9 +52,11 @@ def whole(flags: Mapping[str, str], name: str, default: int, least: int = 0) -> 
     try:
         value = int(text)
     except ValueError:
-        raise UserError(f"--{name}: {text!r} is not a whole number", f"for example --{name} 2", 2) from None
+        raise UserError(f"--{name}: {text!r} is not a whole number", f"Write --{name} 2, for example.", 2) from None
     if value < least:
-        raise UserError(f"--{name} must be at least {least}, not {value}", f"for example --{name} {max(least, 1)}", 2)
+        raise UserError(
+            f"--{name} must be at least {least}, not {value}", f"Write --{name} {max(least, 1)}, for example.", 2
+        )
     return value
 
 
@@ -68,14 +70,17 @@ def real(flags: Mapping[str, str], name: str, default: float, least: float = 0.0
     except ValueError:
         value = float("nan")
     if not least <= value < float("inf"):
-        raise UserError(f"--{name}: {text!r} is not a number from {least:g} up", f"for example --{name} 1.0", 2)
+        raise UserError(
+            f"--{name}: {text!r} is not a number of at least {least:g}", f"Write --{name} 1.0, for example.", 2
+        )
     return value
 
 
 def _hint(name: str, own: Mapping[str, bool], command: str) -> str:
-    from trainer.config import keys, nearest
+    from trainer import suggestions
 
-    with_section = [f"{section}.{key}" for section, key, _ in keys() if key == name]
-    if with_section:
-        return f"settings are written with their section: --{with_section[0]} VALUE"
-    return nearest(name, list(own)) or f"`trainer {command} --help` lists the flags; settings are --section.key VALUE"
+    close = suggestions.nearest(name, list(own))
+    setting = "" if close else suggestions.setting("", name)
+    if close or setting:
+        return f"Did you mean --{close or setting}?"
+    return f"`trainer {command} --help` lists the flags; a setting is given as --section.key VALUE."

@@ -126,6 +126,8 @@ def _failed(error: Exception) -> int:
         print(f"error: {type(error).__name__ + ': ' + str(error) if what is None else what}", file=sys.stderr)
         if fix:
             print(f"fix: {fix}", file=sys.stderr)
+        for other in getattr(shown, "others", ()):
+            print(f"error: {other.what}\nfix: {other.fix}", file=sys.stderr)
     except (OSError, ValueError):
         pass  # nobody can be told: the status still says it
     if isinstance(error, OSError):
@@ -137,10 +139,12 @@ def _failed(error: Exception) -> int:
 
 def _run(name: str, arguments: list[str]) -> int:
     if name not in COMMANDS:
-        from trainer.config import nearest
         from trainer.errors import UserError
+        from trainer.suggestions import did_you_mean
 
-        raise UserError(f"no such command: {name}", nearest(name, list(COMMANDS)) or "`trainer --help` lists them", 2)
+        raise UserError(
+            f"no such command: {name}", did_you_mean(name, list(COMMANDS)) or "`trainer --help` lists the commands.", 2
+        )
     if name in ("train", "exec"):
         from trainer import startup
 

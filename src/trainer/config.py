@@ -1,20 +1,28 @@
 """Run file + environment + flags -> one checked `Config`, and where each value came from. No torch.
 
-Later wins: defaults, the run file, `TRAINER_<SECTION>_<KEY>` variables, `--section.key value` flags. Every mistake is a
-UserError with status 2 that names the key as the user wrote it and the nearest one that exists.
+Later wins: defaults, the run file, `TRAINER_<SECTION>_<KEY>` variables, `--section.key value` flags. All mistakes are
+reported at once, with the keys as the user wrote them and the nearest ones that exist.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from trainer import startup
-from trainer.errors import UserError
+from trainer.errors import UserError, together
 from trainer.schema import Config
 from trainer.settings import Section, Setting
 
 TRUE = ("true", "yes", "on", "1")
 FALSE = ("false", "no", "off", "0")
+_KINDS: dict[Any, str] = {
+    bool: "a boolean",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "a table",
+}
 
 
 class Resolved:
@@ -28,20 +36,35 @@ class Resolved:
 def resolve(
     run_file: str | None, flags: Sequence[tuple[str, str]], environ: Mapping[str, str], text: str | None = None
 ) -> Resolved:
-    """Reads and checks everything. `text` replaces the file's content (the embedded default run)."""
+    """Read and check everything. `text` replaces the file's content (the embedded default run).
+
+    Raises one UserError (status 2) that carries every mistake of the file, the environment and the flags.
+    """
     config, origins = Config(), {}
     for section, key, _ in keys():
         origins[f"{section}.{key}"] = "default"
+    wrong: list[UserError] = []
     if run_file is not None:
-        _apply_file(config, origins, run_file, text if text is not None else _read(run_file))
+        wrong += _apply_file(config, origins, run_file, text)
     for name, value in sorted(environ.items()):
-        found = _environment_key(name)
-        if found and not (_names_code(found) and not startup.counts(name)):
-            _set_text(config, origins, found, value, name)
+        if name.startswith("TRAINER_"):
+            wrong += _mistakes(_apply_variable, config, origins, name, value)
     for name, value in flags:
-        _set_text(config, origins, name, value, f"--{name}")
-    _check_together(config)
+        wrong += _mistakes(_set_text, config, origins, name, value, f"--{name}")
+    if not wrong:
+        wrong = list(_check_together(config))
+    if wrong:
+        raise together(wrong)
     return Resolved(config, origins)
+
+
+def _mistakes(action: Callable[..., None], *arguments: Any) -> list[UserError]:
+    """Return what `action` refuses."""
+    try:
+        action(*arguments)
+    except UserError as error:
+        return [error]
+    return []
 
 
 def keys() -> list[tuple[str, str, Setting]]:
@@ -89,15 +112,7 @@ def toml_value(value: object) -> str:
         return "[" + ", ".join(toml_value(item) for item in value) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{toml_value(str(k))} = {toml_value(v)}" for k, v in value.items()) + "}"
-    raise UserError(f"a {type(value).__name__} cannot stand in a run file", "use text, numbers, lists or tables", 2)
-
-
-def nearest(name: str, names: Sequence[str]) -> str:
-    """` (did you mean 'x'?)`, or nothing."""
-    import difflib
-
-    close = difflib.get_close_matches(name, names, 1, 0.6)
-    return f"did you mean {close[0]!r}?" if close else ""
+    raise UserError(f"a {type(value).__name__} cannot stand in a run file", "Use text, numbers, lists or tables.", 2)
 
 
 def _read(path: str) -> str:
@@ -105,76 +120,96 @@ def _read(path: str) -> str:
         with open(path, "rb") as file:
             raw = file.read()
     except OSError as error:
-        raise UserError(f"cannot read the run file {path}: {error.strerror}", "`trainer init` writes one", 2) from None
+        raise UserError(
+            f"cannot read the run file {path}: {error.strerror}",
+            f"Check the path; `trainer init {path}` writes a run file to start from.",
+            2,
+        ) from None
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 text (byte {error.start})", "save it as UTF-8", 2) from None
+        raise UserError(f"{path} is not UTF-8 text (byte {error.start})", "Save it as UTF-8.", 2) from None
 
 
-def _apply_file(config: Config, origins: dict[str, str], path: str, text: str) -> None:
+def _apply_file(config: Config, origins: dict[str, str], path: str, text: str | None) -> Iterator[UserError]:
+    """Take over the values of a run file; yield what is wrong with it."""
     import tomllib
 
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path} is not valid TOML: {error}", "mend that line", 2) from None
+        table = tomllib.loads((_read(path) if text is None else text).removeprefix("\ufeff"))
+    except UserError as error:
+        yield error
+        return
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        yield UserError(f"{path} is not valid TOML: {why}", "Correct that line of the run file.", 2)
+        return
     for section, values in table.items():
         if section not in Config.__annotations__:
-            all_keys = [f"{s}.{k}" for s, k, _ in keys() if k == section]
-            hint = nearest(section, list(Config.__annotations__))
-            if all_keys:
-                hint = f"it belongs under [{all_keys[0].split('.')[0]}]"
-            raise UserError(f"{path}: unknown section [{section}]", hint or _sections_hint(), 2)
-        if not isinstance(values, dict):
-            raise UserError(f"{path}: {section} must be a section", f"write [{section}] on a line of its own", 2)
-        for key, value in values.items():
-            declared = _declaration(f"{section}.{key}", f"{path}: [{section}] {key}")
-            converted = _typed(value, _type_of(section, key), f"{path}: {section}.{key}")
-            _check(declared, converted, f"{path}: {section}.{key}")
-            setattr(getattr(config, section), key, converted)
-            origins[f"{section}.{key}"] = path
+            yield _no_section(path, section, values)
+        elif not isinstance(values, dict):
+            yield UserError(f"{path}: {section} must be a section", f"Write [{section}] on a line of its own.", 2)
+        else:
+            for key, value in values.items():
+                yield from _mistakes(_set_value, config, origins, (section, key), value, path)
 
 
-def _sections_hint() -> str:
-    return "the sections are " + ", ".join(f"[{s}]" for s in Config.__annotations__)
+def _set_value(config: Config, origins: dict[str, str], name: tuple[str, str], value: object, path: str) -> None:
+    section, key = name
+    declared = _declaration(f"{section}.{key}", f"{path}: [{section}] {key}", "")
+    converted = _typed(value, _type_of(section, key), f"{path}: {section}.{key}")
+    _check(declared, converted, f"{path}: {section}.{key}")
+    setattr(getattr(config, section), key, converted)
+    origins[f"{section}.{key}"] = path
 
 
-def _declaration(name: str, shown: str) -> Setting:
+def _no_section(path: str, section: str, values: object) -> UserError:
+    from trainer import suggestions
+
+    sections = list(Config.__annotations__)
+    listed = "The sections are " + ", ".join(f"[{s}]" for s in sections) + "."
+    if isinstance(values, dict):
+        return UserError(
+            f"{path}: unknown section [{section}]", suggestions.did_you_mean(section, sections) or listed, 2
+        )
+    close = suggestions.setting("", section)
+    hint = f"Write {close.partition('.')[2]} under [{close.partition('.')[0]}]." if close else listed
+    return UserError(f"{path}: the setting {section} is in no section", hint, 2)
+
+
+def _declaration(name: str, shown: str, prefix: str) -> Setting:
+    """Return what is declared of `section.key`; `prefix`: what stands before a name where the user wrote it."""
     section, _, key = name.partition(".")
     section_type = Config.__annotations__.get(section)
     if section_type is not None and key in section_type.__annotations__:
         declared: Setting = section_type.__dict__[key]
         return declared
-    same_section = [f"{s}.{k}" for s, k, _ in keys() if s == section]
-    hint = nearest(key, [n.partition(".")[2] for n in same_section]) if same_section else ""
-    hint = hint or _by_help(section, key) or nearest(name, [f"{s}.{k}" for s, k, _ in keys()])
-    raise UserError(f"unknown setting {shown}", hint or "`trainer check` prints every setting", 2)
+    from trainer import suggestions
 
-
-def _by_help(section: str, key: str) -> str:
-    """`learning_rate` is told of `optim.lr`, whose help says "peak learning rate"; the own section comes first."""
-    words = key.replace("_", " ").lower()
-    if len(words) < 4:
-        return ""
-    found = [
-        (s != section, len(declared.help), f"{s}.{k}", declared.help)
-        for s, k, declared in keys()
-        if words in declared.help.lower()
-    ]
-    return f"did you mean {min(found)[2]!r} ({min(found)[3]})?" if found else ""
+    close = suggestions.setting(section, key)
+    hint = f"Did you mean {prefix}{close}?" if close else "`trainer check` lists every setting."
+    raise UserError(f"unknown setting {shown}", hint, 2)
 
 
 def _type_of(section: str, key: str) -> Any:
     return Config.__annotations__[section].__annotations__[key]
 
 
-def _environment_key(name: str) -> str:
-    """`TRAINER_OPTIM_LR` -> `optim.lr`; "" for variables that are not settings."""
-    if not name.startswith("TRAINER_"):
-        return ""
-    section, _, key = name[len("TRAINER_") :].lower().partition("_")
-    return f"{section}.{key}" if section in Config.__annotations__ and key else ""
+def _apply_variable(config: Config, origins: dict[str, str], name: str, value: str) -> None:
+    """Take over `TRAINER_OPTIM_LR` as `optim.lr`. UserError for a variable that nothing of the trainer reads."""
+    section, _, key = name.removeprefix("TRAINER_").lower().partition("_")
+    if section in Config.__annotations__ and key in Config.__annotations__[section].__annotations__:
+        if not _names_code(f"{section}.{key}") or startup.counts(name):
+            _set_text(config, origins, f"{section}.{key}", value, name)
+        return
+    others = startup.known_variables()
+    if name in others:
+        return
+    from trainer import suggestions
+
+    close = suggestions.variable(name, others)
+    fix = f"Did you mean {close}? Otherwise unset {name}." if close else f"Unset {name}: no setting has that name."
+    raise UserError(f"unknown environment variable {name}", fix, 2)
 
 
 def _names_code(name: str) -> bool:
@@ -191,7 +226,7 @@ def _set_text(config: Config, origins: dict[str, str], name: str, text: str, sho
         getattr(getattr(config, section), key)[inner] = _literal(text)
         origins[f"{section}.{key}"] = shown
         return
-    declared = _declaration(name, shown)
+    declared = _declaration(name, shown, "--")
     value = _from_text(text, _type_of(section, key), shown)
     _check(declared, value, shown)
     setattr(getattr(config, section), key, value)
@@ -220,7 +255,7 @@ def _from_text(text: str, kind: Any, shown: str) -> object:
     if kind is bool:
         if text.lower() in TRUE or text.lower() in FALSE:
             return text.lower() in TRUE
-        raise UserError(f"{shown}: {text!r} is neither true nor false", f"write {shown} true or {shown} false", 2)
+        raise UserError(f"{shown}: {text!r} is not a boolean", f"Write {shown} true or {shown} false.", 2)
     if kind is int or kind is float:
         try:
             return kind(text)
@@ -262,23 +297,37 @@ def _typed(value: object, kind: Any, shown: str) -> object:
         return [_typed(item, _member(kind), shown) for item in value]
     elif isinstance(value, str) and kind == list[str]:
         return [value]
-    names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-    wanted = names.get(kind, "a table" if kind == dict[str, object] else "a list")
-    article = {bool: "a truth value", int: "a whole number", float: "a number", str: "a text", list: "a list"}
-    given = article.get(type(value), f"a {type(value).__name__}")
-    raise UserError(f"{shown} must be {wanted}, not {given}: {value!r}", f"write {wanted}", 2)
+    wanted = _KINDS.get(kind, "a table" if kind == dict[str, object] else "a list")
+    given = _KINDS.get(type(value), f"a {type(value).__name__}")
+    raise UserError(f"{shown} must be {wanted}, not {given}: {value!r}", _write(kind, value), 2)
+
+
+def _write(kind: Any, value: Any) -> str:
+    """Return what to write instead of a value of the wrong type."""
+    if kind is str:
+        return f'Write "{value}" in quotes.' if isinstance(value, bool | int | float) else "Write a text in quotes."
+    if kind is bool:
+        return "Write true or false, without quotes."
+    if kind is int or kind is float:
+        try:
+            meant = kind(value)
+        except (ValueError, TypeError, OverflowError):
+            return f"Write {_KINDS[kind]} without quotes."
+        exact = not isinstance(value, bool | float) or (meant == value and not isinstance(value, bool))
+        return f"Write {meant}." if exact else f"Write {_KINDS[kind]}."
+    return "Write a table, as in { depth = 3 }." if kind == dict[str, object] else "Write a list, as in [1, 2]."
 
 
 def _check(declared: Setting, value: object, shown: str) -> None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         if not math.isfinite(value):
-            raise UserError(f"{shown} must be a finite number, not {value}", "give a finite number", 2)
+            raise UserError(f"{shown} must be a finite number, not {value}", "Give a finite number.", 2)
         if declared.minimum is not None and value < declared.minimum:
             least = f"{declared.minimum:g}"
-            raise UserError(f"{shown} must be at least {least}, not {value}", f"give a number from {least} up", 2)
+            raise UserError(f"{shown} must be at least {least}, not {value}", f"Give a number of at least {least}.", 2)
         if declared.above is not None and value <= declared.above:
             least = f"{declared.above:g}"
-            raise UserError(f"{shown} must be above {least}, not {value}", f"give a number above {least}", 2)
+            raise UserError(f"{shown} must be above {least}, not {value}", f"Give a number above {least}.", 2)
         if declared.maximum is not None and value > declared.maximum:
             raise UserError(
                 f"{shown} must be at most {declared.maximum}, not {value}",
@@ -289,34 +338,42 @@ def _check(declared: Setting, value: object, shown: str) -> None:
         if isinstance(text, str) and "\0" in text:
             raise UserError(f"{shown} contains a NUL character: {text!r}", "Remove the NUL character.", 2)
     if declared.choices and value not in declared.choices:
-        hint = nearest(str(value), declared.choices)
-        choices = ", ".join(declared.choices)
-        raise UserError(f"{shown} cannot be {value!r}", f"{hint} one of: {choices}".strip(), 2)
+        from trainer import suggestions
 
-
-def _check_together(config: Config) -> None:
-    """What one key alone cannot show and needs no device."""
-    sources = [name for name in ("text", "jsonl", "images", "dataset") if getattr(config.data, name)]
-    if len(sources) > 1:
-        raise UserError(f"data.{sources[0]} and data.{sources[1]} are both given", "keep one of them", 2)
-    if config.data.holdout == 1 and not config.data.validation and not config.data.dataset:
+        hint = suggestions.did_you_mean(str(value), declared.choices)
         raise UserError(
-            "data.holdout 1 makes every document validation and leaves none to train on",
-            "--data.holdout 2 or more, or 0 for no validation",
+            f"{shown} cannot be {value!r}", f"{hint} Choose one of {', '.join(declared.choices)}.".strip(), 2
+        )
+
+
+def _check_together(config: Config) -> Iterator[UserError]:
+    """Yield what one key alone cannot show and needs no device."""
+    sources = [f"data.{name}" for name in ("text", "jsonl", "images", "dataset") if getattr(config.data, name)]
+    if len(sources) > 1:
+        yield UserError(f"{' and '.join(sources)} are set at once", f"Set only one of {', '.join(sources)}.", 2)
+    if config.data.holdout == 1 and not config.data.validation and not config.data.dataset:
+        yield UserError(
+            "data.holdout = 1 makes every document validation and leaves none for training",
+            "Set data.holdout to 2 or more, or to 0 for no validation.",
             2,
         )
     if config.batch.size and config.batch.tokens:
-        raise UserError("batch.size and batch.tokens are both given", "keep one of them", 2)
+        yield UserError("batch.size and batch.tokens are both set", "Set only one of them.", 2)
     if config.batch.tokens % config.data.sequence:
-        raise UserError(
-            f"batch.tokens {config.batch.tokens} is not a multiple of data.sequence {config.data.sequence}",
-            f"for example --batch.tokens {-(-config.batch.tokens // config.data.sequence) * config.data.sequence}",
+        more = -(-config.batch.tokens // config.data.sequence) * config.data.sequence
+        yield UserError(
+            f"batch.tokens = {config.batch.tokens} is not a multiple of data.sequence = {config.data.sequence}",
+            f"Set batch.tokens to {more}, for example.",
             2,
         )
     if config.run.device not in ("auto", "cpu", "cuda"):
-        raise UserError(f"run.device: no such device {config.run.device!r}", "one of: auto, cpu, cuda", 2)
+        yield UserError(f"run.device cannot be {config.run.device!r}", "Set run.device to auto, cpu or cuda.", 2)
     if config.precision.weights == "bf16" and config.precision.compute not in ("bf16", "auto"):
-        raise UserError("precision.weights bf16 goes with precision.compute bf16 only", "change one of them", 2)
+        yield UserError(
+            f"precision.weights = bf16 does not go with precision.compute = {config.precision.compute}",
+            "Set precision.compute to bf16, or precision.weights to fp32.",
+            2,
+        )
 
 
 def global_batch(config: Config) -> int:
@@ -331,8 +388,8 @@ def require_data(config: Config) -> None:
     data = config.data
     if not (data.text or data.jsonl or data.images or data.dataset):
         raise UserError(
-            "no training data is named",
-            'give data.text, data.jsonl, data.images or data.dataset, e.g. --data.text "*.txt"',
+            "no training data is given",
+            'Set data.text, data.jsonl, data.images or data.dataset, e.g. --data.text "*.txt".',
             2,
         )
 

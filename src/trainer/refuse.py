@@ -1,7 +1,7 @@
 """Everything about a configuration that can be refused without torch, data or devices."""
 
 from trainer import startup
-from trainer.config import nearest, require_data
+from trainer.config import require_data
 from trainer.errors import UserError
 from trainer.mesh import BatchPlan, plan_batch, plan_layout
 from trainer.models.check import check_model
@@ -55,5 +55,7 @@ def check_layers(names: list[str]) -> None:
     known = startup.layers()
     for name in names:
         if name not in known:
-            choices = "one of: " + ", ".join(known)
-            raise UserError(f"start.layers: there is no layer {name!r}", f"{nearest(name, known)} {choices}".strip(), 2)
+            from trainer.suggestions import did_you_mean
+
+            fix = f"{did_you_mean(name, known)} Choose from {', '.join(known)}.".strip()
+            raise UserError(f"start.layers: there is no layer {name!r}", fix, 2)

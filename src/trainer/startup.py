@@ -143,6 +143,13 @@ def counts(variable: str) -> bool:
     return True
 
 
+def known_variables() -> list[str]:
+    """Return the `TRAINER_...` environment variables that are no settings."""
+    from trainer_boot import variables
+
+    return [*variables.NAMES_CODE, *variables.OTHERS]
+
+
 def modules() -> list[str]:
     """The names of the bundled modules, sorted; none where there is no build."""
     finder = _running()

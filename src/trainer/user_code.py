@@ -152,7 +152,7 @@ def _find(module: ModuleType, name: str, place: str, what: str) -> object:
             near = difflib.get_close_matches(part, [n for n in dir(found) if not n.startswith("_")], n=1)
             raise UserError(
                 f"{what}: {place} has no {name!r}",
-                f"did you mean {near[0]!r}?" if near else f"define {name!r} there, or correct the name",
+                f"Did you mean {near[0]!r}?" if near else f"Define {name!r} there, or correct the name.",
                 2,
             )
         found = getattr(found, part)

@@ -21,6 +21,22 @@ NAMES_CODE = {
 }
 """Name -> what it chooses."""
 
+OTHERS = {
+    "TRAINER_VERIFY": "what of the file is checked at a start: all, or the SHA-256 that it must have",
+    "TRAINER_ENV_ENTER": "0: a start never goes on in a stored environment",
+    "TRAINER_TRACEBACK": "1: errors show where they came from",
+    "TRAINER_PYZ_BUILD": "set by a started file for its children: the build that they must run",
+    "TRAINER_LAUNCH_DIR": "set for ranks of --nproc: the folder of this launch",
+    "TRAINER_LAUNCH_PARENT": "set for ranks of --nproc: the process that started them",
+    "TRAINER_LAUNCH_BUILD": "set for ranks of --nproc: the build of that process",
+    "TRAINER_RESTARTS": "set for ranks of --nproc: how often they were started again",
+    "TRAINER_STORE": "set for ranks of exec: the process that holds their store",
+    "TRAINER_NOT_FORKED": "set for ranks of --nproc that are started, not forked: why",
+    "TRAINER_BENCH_RUN": "set by bench for what it starts: by it, it finds them again",
+    "TRAINER_CALLS_LOG": "set under strace: where the calls of a start are counted",
+}
+"""Variables that choose no code and are no settings."""
+
 _told: set[str] = set()
 
 

@@ -38,7 +38,7 @@ def test_every_command_has_help_with_an_example(name: str, capsys: pytest.Captur
 
 def test_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trian"]) == 2
-    assert "did you mean 'train'?" in capsys.readouterr().err
+    assert "Did you mean 'train'?" in capsys.readouterr().err
 
 
 def test_init_writes_a_run_file_of_defaults_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

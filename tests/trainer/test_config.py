@@ -95,21 +95,107 @@ def test_command_line_beats_environment_beats_file() -> None:
 
 
 def test_a_misspelt_key_names_the_nearest() -> None:
-    assert "did you mean 'warmup'?" in refused(text="[optim]\nwarmupp = 3")
-    assert "did you mean 'optim'?" in refused(text="[optin]\nlr = 3")
-    assert "did you mean 'lr'?" in refused("--optim.lrr", "3")
-    assert "did you mean 'optim.lr'" in refused(text="[optim]\nlearning_rate = 3")
-    assert "under [optim]" in refused(text="lr = 3")
-    assert "TRAINER_OPTIM_LRR" in refused(environ={"TRAINER_OPTIM_LRR": "3"})
+    assert "Did you mean optim.warmup?" in refused(text="[optim]\nwarmupp = 3")
+    assert "Did you mean 'optim'?" in refused(text="[optin]\nlr = 3")
+    assert "Did you mean --optim.lr?" in refused("--optim.lrr", "3")
+    assert "Did you mean optim.lr?" in refused(text="[optim]\nlearning_rate = 3")
+    assert "Write lr under [optim]." in refused(text="lr = 3")
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "meant"),
+    [
+        ("run", "lr", "optim.lr"),
+        ("run", "batch_size", "batch.size"),
+        ("batch", "batch_size", "batch.size"),
+        ("train", "steps", "run.steps"),
+        ("model", "seq_len", ""),
+        ("optimizer", "lr", "optim.lr"),
+        ("data", "seed", "run.seed"),
+        ("optim", "decays", "optim.decay"),
+        ("parallel", "stratgy", "parallel.strategy"),
+        ("run", "xyzzy", ""),
+    ],
+)
+def test_a_setting_in_the_wrong_section_is_found_by_its_name(section: str, key: str, meant: str) -> None:
+    fix = refused(f"--{section}.{key}", "1").partition(" | ")[2]
+    assert fix == (f"Did you mean --{meant}?" if meant else "`trainer check` lists every setting.")
 
 
 def test_a_setting_without_its_section_is_told_where_it_belongs() -> None:
-    assert "--optim.lr VALUE" in refused("--lr", "1")
+    assert "Did you mean --optim.lr?" in refused("--lr", "1")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("TRAINER_LR", "TRAINER_OPTIM_LR"),
+        ("TRAINER_OPTM_LR", "TRAINER_OPTIM_LR"),
+        ("TRAINER_OPTIM_LRR", "TRAINER_OPTIM_LR"),
+        ("TRAINER_STEPS", "TRAINER_RUN_STEPS"),
+        ("TRAINER_ENV_STOER", "TRAINER_ENV_STORE"),
+        ("TRAINER_SNAPSHOTDIR", "TRAINER_SNAPSHOT_DIR"),
+        ("TRAINER_BATCHSIZE", "TRAINER_BATCH_SIZE"),
+    ],
+)
+def test_an_unknown_variable_is_refused_with_the_nearest(name: str, meant: str) -> None:
+    assert refused(environ={name: "3"}) == (
+        f"unknown environment variable {name} | Did you mean {meant}? Otherwise unset {name}."
+    )
+
+
+def test_variables_that_are_no_settings_and_those_of_others_are_let_alone() -> None:
+    read(environ={"TRAINER_VERIFY": "all", "TRAINER_ENV_STORE": "/x", "TRAINERS_LR": "3", "LR": "3"})
+
+
+def test_all_mistakes_are_reported_at_once() -> None:
+    with pytest.raises(UserError) as caught:
+        read(
+            "--optim.clip",
+            "-1",
+            "--model.depth",
+            "3",
+            text='[run]\nlr = 3\nsteps = "many"\n[optin]\nlr = 3\n[data]\nholdout = -1',
+            environ={"TRAINER_LR": "3"},
+        )
+    told = [caught.value.what, *(other.what for other in caught.value.others)]
+    assert told == [
+        "unknown setting run.toml: [run] lr",
+        "run.toml: run.steps must be a whole number, not a text: 'many'",
+        "run.toml: unknown section [optin]",
+        "run.toml: data.holdout must be at least 0, not -1",
+        "unknown environment variable TRAINER_LR",
+        "--optim.clip must be at least 0, not -1.0",
+        "unknown setting --model.depth",
+    ]
+    assert all(other.fix and other.status == 2 for other in caught.value.others)
+
+
+def test_all_contradictions_are_reported_at_once() -> None:
+    with pytest.raises(UserError) as caught:
+        read(
+            "--batch.size",
+            "8",
+            "--batch.tokens",
+            "1000",
+            "--data.text",
+            "a",
+            "--data.jsonl",
+            "b",
+            "--run.device",
+            "gpu",
+        )
+    assert [len(caught.value.others), caught.value.what] == [3, "data.text and data.jsonl are set at once"]
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_bytes(b"\xef\xbb\xbf[run]\nsteps = 7\n")
+    assert resolve(str(tmp_path / "run.toml"), [], {}).config.run.steps == 7
 
 
 def test_wrong_types_in_a_file() -> None:
     assert "a whole number, not a text" in refused(text='[run]\nsteps = "many"')
-    assert "a number, not a truth value" in refused(text="[optim]\nlr = true")
+    assert "a number, not a boolean" in refused(text="[optim]\nlr = true")
     assert "a list" in refused(text="[optim]\nbetas = 3")
 
 

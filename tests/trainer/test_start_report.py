@@ -168,7 +168,7 @@ def test_a_layer_that_there_is_not_is_refused_by_its_nearest(tmp_path: Path) -> 
         train_here(tmp_path, "--start.layers", "gc,snapshots")
     assert caught.value.status == 2
     assert "'snapshots'" in caught.value.what
-    assert "did you mean 'snapshot'?" in caught.value.fix
+    assert "Did you mean 'snapshot'?" in caught.value.fix
     assert not (tmp_path / "run").exists()
     check_layers(list(startup.layers()))
 

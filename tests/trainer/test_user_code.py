@@ -97,6 +97,6 @@ def test_mistakes_are_named(folder: Path, spec: str, said: str) -> None:
         load_object(spec, "model.build")
     assert error.value.status == 2 and error.value.fix and "model.build" in error.value.what
     if "buidl" in spec:
-        assert error.value.fix == "did you mean 'build'?"
+        assert error.value.fix == "Did you mean 'build'?"
     half_loaded = {"own_bad", "own_exit", "own_syntax", "own_import"}
     assert not half_loaded & set(sys.modules)

@@ -56,9 +56,9 @@ def run(arguments: list[str]) -> int:
         return 0 if arguments else 2
     command, *rest = arguments
     if command not in COMMANDS:
-        from trainer.config import nearest
+        from trainer.suggestions import did_you_mean
 
-        hint = nearest(command, list(COMMANDS)) or "`trainer env --help` lists the commands"
+        hint = did_you_mean(command, list(COMMANDS)) or "`trainer env --help` lists the commands."
         raise UserError(f"no such command: env {command}", hint, 2)
     flags, most, least = COMMANDS[command]
     given = split(rest, flags, most, "env")

@@ -49,7 +49,9 @@ def run(arguments: list[str]) -> int:
     others = [name for name, _ in given.settings if not name.startswith("start.")]
     if others:
         raise UserError(f"exec has no setting {others[0]}", "it takes those of the start only: --start.layers, ...", 2)
-    start = resolve(None, given.settings, os.environ).config.start
+    # other variables may be the program's own
+    ours = {name: value for name, value in os.environ.items() if name.startswith("TRAINER_START_")}
+    start = resolve(None, given.settings, ours).config.start
     from trainer.launch.cores import ranks_here
     from trainer.launch.detect import detect
     from trainer.needs import need
