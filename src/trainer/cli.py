@@ -150,7 +150,10 @@ def _run(name: str, arguments: list[str]) -> int:
 
         startup.serve_early(arguments, os.environ)
     if name != "exec":  # a program prints as under Python
-        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        try:  # noqa: SIM105 - contextlib is not imported yet
+            sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        except (AttributeError, OSError, ValueError):
+            pass  # somebody has put a stream of their own there
     from importlib import import_module
 
     command = import_module(f"trainer.commands.{COMMANDS[name][0]}")
