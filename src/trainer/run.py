@@ -4,10 +4,11 @@ import contextlib
 import sys
 from pathlib import Path
 
+from trainer import finished, imports, startup
 from trainer import folder as run_folder
-from trainer import imports, startup
 from trainer.config import Resolved, to_toml
 from trainer.errors import UserError
+from trainer.launch import comm
 from trainer.launch.detect import World
 from trainer.launch.stop import StopRequest
 from trainer.launch.temporary import workers_folder
@@ -59,6 +60,12 @@ def _run(resolved: Resolved, world: World, stop: StopRequest, notes: "list[Note]
         workers = workers_folder(world) if config.data.workers else contextlib.nullcontext()
         with workers, session.process_group(config, world, device, resolved.origins):
             startup.mark("process group")
+            if world.launcher not in ("none", "local"):  # else it was known before ranks were started
+                said = comm.broadcast_text(finished.message(config) if world.rank == 0 else "")
+                if said:
+                    if world.rank == 0:
+                        tell(said)
+                    return 0
             # rank 0 has prepared the data before it came here; all trust what they find
             data = open_data(config, folder, prepare=False)
             startup.mark("data opened")
@@ -71,6 +78,8 @@ def _run(resolved: Resolved, world: World, stop: StopRequest, notes: "list[Note]
             complete = training.loop.run()
             if complete:
                 finish(config, training, folder)
+                if world.rank == 0:
+                    finished.note(config, folder, training.state.step)
                 if world.rank == 0 and "snapshot" in config.start.layers:
                     record_snapshot(config.start.report)
             training.close()

@@ -1,6 +1,5 @@
 """Whole runs in one process: resume, schedule, failures, what is left in the run folder."""
 
-import json
 import math
 import os
 import signal
@@ -57,14 +56,26 @@ def remove(folder: Path) -> None:
     folder.rmdir()
 
 
-def test_a_complete_run_is_not_trained_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_run_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train_here(tmp_path) == 0
-    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    before = contents(tmp_path / "run")
+    capsys.readouterr()
+    assert train_here(tmp_path, log__progress="none") == 0  # a setting that changes no number
+    assert contents(tmp_path / "run") == before
+    told = capsys.readouterr()
+    assert f"{tmp_path / 'run'} holds a finished run of 6 updates with these settings: nothing is left" in told.out
+    assert "To train longer, set run.epochs to more than 1." in told.out
+    assert told.err == ""
+
+
+def contents(folder: Path) -> dict[Path, tuple[bytes, int]]:
+    return {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_finished_run_goes_on_when_more_updates_are_asked_for(tmp_path: Path) -> None:
     assert train_here(tmp_path) == 0
-    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_bytes().splitlines()]
-    assert before.splitlines()[:6] == (tmp_path / "run" / "metrics.jsonl").read_bytes().splitlines()[:6]
-    assert sum("step" in row for row in rows) == 6
-    assert "trained: 6 updates" in capsys.readouterr().out
+    assert train_here(tmp_path, run__epochs="2") == 0
+    assert len(metrics(tmp_path / "run")) == 12
 
 
 def test_resume_never_refuses_a_folder_that_holds_a_run(tmp_path: Path) -> None:

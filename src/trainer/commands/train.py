@@ -10,13 +10,14 @@ from trainer.errors import UserError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from trainer.launch.starting import Starter
+    from trainer.schema import Config
     from trainer_boot.layers import Note
 
 HELP = """usage: trainer train [RUN.toml] [--section.key VALUE ...] [--nproc N]
 
 Trains as the run file says. Without a run file: a small byte-level GPT on the source text of this Python's own
 standard library, about a minute on two CPU cores. A run that was stopped or killed goes on from its newest checkpoint
-when the same command is given again.
+when the same command is given again; a finished run is left alone.
 
   --nproc N|auto   ranks on this machine (default 1; without a run file auto: a rank a GPU, else two on two cores)
   --section.key    any setting of the run file; `trainer check` lists them all
@@ -51,11 +52,23 @@ def run(arguments: list[str]) -> int:
 
     nproc = ranks_here(given.flags.get("nproc", "1" if given.places else "auto"))
     foreign.refuse_task(os.environ, world)
+    if world.launcher == "none" and _is_finished(resolved.config):
+        return 0
     if world.launcher == "none" and nproc > 1:
         return _start_ranks(resolved, arguments, nproc)
     if world.launcher in ("torchrun", "env") and "nproc" in given.flags:
         raise UserError(f"--nproc inside {world.launcher}: two launchers at once", "leave --nproc out", 2)
     return _be_rank(resolved)
+
+
+def _is_finished(config: "Config") -> bool:
+    """Return whether the run has nothing left to do, and say so."""
+    from trainer import finished
+
+    said = finished.message(config)
+    if said:
+        print(said)
+    return bool(said)
 
 
 def _of_parent() -> Resolved:

@@ -66,6 +66,18 @@ def error_of(printed: str) -> str:
     return errors[0]
 
 
+def test_a_finished_run_is_left_alone_by_all_ranks(ranks: Ranks, tmp_path: Path) -> None:
+    here = ("--run.folder", str(tmp_path / "run"))
+    for rank in (0, 1, 0, 1):
+        ranks.start(rank, *here)
+        if rank == 1:
+            ended = ranks.end()
+            assert [status for status, _ in ended] == [0, 0], ended
+            ranks.programs.clear()
+    assert "nothing is left to do" in ended[0][1]
+    assert ended[1][1] == ""
+
+
 def test_same_settings_train_as_under_nproc(ranks: Ranks, tmp_path: Path) -> None:
     # what may differ does: threads, folder of prepared data, how the start goes
     ranks.start(0, "--run.folder", str(tmp_path / "together"))
