@@ -91,7 +91,7 @@ def rank(program: Program, start: Start, max_restarts: int, notes: "list[Note]")
         leaving = error if isinstance(error, SystemExit) else None
         status = 1 if leaving is None else exit_status(leaving)
         if status:
-            told = UserError(f"the program left with status {status}", "look above for its last words", status)
+            told = UserError(f"the program exited with status {status}", "See its messages above.", status)
             child.report_failure(world, error if leaving is None else told)
             child.leave(status)
     _record(start, world)

@@ -21,8 +21,8 @@ def need(*packages: str) -> None:
             bundled = startup.bundle_path() is not None
             raise UserError(
                 f"this interpreter, {sys.executable}, has no {package}",
-                f"run `{startup.shown_command('env', 'create')}`, then the same command again"
+                f"Run `{startup.shown_command('env', 'create')}`, then the same command again."
                 if bundled
-                else "run it with the interpreter of the locked environment: `uv sync`, then `.venv/bin/python ...`",
+                else "Use the interpreter of the locked environment: run `uv sync`, then `.venv/bin/python ...`.",
                 3,
             )

@@ -23,7 +23,7 @@ class Program:
         self.as_module = words[0] == "-m"
         rest = words[self.as_module :]
         if not rest:
-            raise UserError("-m needs the name of a module", "trainer exec -m MODULE", 2)
+            raise UserError("-m needs the name of a module", "Write trainer exec -m MODULE.", 2)
         self.place, *self.arguments = rest
         self.path = self._find()
 
@@ -69,8 +69,10 @@ class Program:
         if not self.as_module:
             path = Path(self.place)
             if path.is_dir() or not path.exists():
-                what = "is a folder" if path.is_dir() else "does not exist"
-                raise UserError(f"{self.place} {what}", "give the path of a Python program, or -m and a module", 2)
+                what = "is a directory" if path.is_dir() else "does not exist"
+                raise UserError(
+                    f"{self.place} {what}", "Give the path of a Python program, or -m and the name of a module.", 2
+                )
             return path.absolute()
         before = list(sys.path)
         if startup.script_folder_counts():
@@ -81,7 +83,7 @@ class Program:
                 spec = find_spec(f"{self.place}.__main__")
         except (ImportError, ValueError) as error:
             raise UserError(
-                f"-m {self.place}: {error}", "give the full name of a module that can be imported", 2
+                f"-m {self.place}: {error}", "Give the full name of a module that can be imported.", 2
             ) from None
         finally:
             sys.path[:] = before

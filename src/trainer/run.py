@@ -112,7 +112,7 @@ def prepare(config: Config, folder: Path, stop: StopRequest) -> Path | None:
             elif not config.data.dataset:
                 prepare_files(config, folder, found)
     except KeyboardInterrupt:
-        raise UserError("stopped before training began", "the same command begins again", STOPPED) from None
+        raise UserError("stopped before training began", "Give the same command again to start.", STOPPED) from None
     return found
 
 

@@ -53,11 +53,15 @@ def set_up(config: Config, world: World) -> torch.device:
     if kind == "cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise UserError("run.device is cuda and this machine has no usable CUDA device", "--run.device cpu, or auto", 2)
+        raise UserError(
+            "run.device is cuda, and this host has no usable CUDA device", "Set run.device to cpu or auto.", 2
+        )
     count = torch.cuda.device_count()
     if world.local_rank >= count:
         raise UserError(
-            f"local rank {world.local_rank} has no GPU of its own: there are {count}", f"--nproc {count}", 2
+            f"local rank {world.local_rank} has no GPU of its own: this host has {count}",
+            f"Start at most {count} ranks on this host.",
+            2,
         )
     device = torch.device("cuda", world.local_rank)
     torch.cuda.set_device(device)
@@ -108,9 +112,8 @@ def start_model(
     model, recording = record_or_refuse(partial(build_model, config.model, vocabulary=vocabulary))
     if not comm.same_text(recording.fingerprint()):
         raise UserError(
-            "memory.meta: the ranks' models do not come out alike; the builder draws from something that run.seed does "
-            "not seed",
-            "--memory.meta off, which sends rank 0's weights to all",
+            "memory.meta: the ranks build different models; the builder draws from what run.seed does not seed",
+            "Set memory.meta to off; then rank 0's weights are sent to all ranks.",
         )
     policy.cast(model, None)
     for tensor in (*model.parameters(), *model.buffers()):

@@ -35,7 +35,7 @@ def load_object(spec: str, what: str) -> object:
     if not colon or not place or not name:
         raise UserError(
             f"{what} = {spec!r} does not say what to load",
-            f'write {what} = "my_code.py:name" or "package.module:name"',
+            f'Write {what} = "my_code.py:name" or "package.module:name".',
             2,
         )
     if place.endswith(".py") or os.sep in place or "/" in place:
@@ -50,7 +50,7 @@ def _load_file(place: str, spec: str, what: str) -> ModuleType:
     if not path.is_file():
         raise UserError(
             f"{what} = {spec!r}: there is no file {path}",
-            "correct the path; it is relative to the current folder",
+            "Correct the path; it is relative to the current directory.",
             2,
         )
     name = _module_name(path)
@@ -63,7 +63,7 @@ def _load_file(place: str, spec: str, what: str) -> ModuleType:
     importlib.invalidate_caches()
     found = importlib.util.spec_from_file_location(name, path)
     if found is None or found.loader is None:
-        raise UserError(f"{what} = {spec!r}: {path} is no Python file", "name a file that ends in .py", 2)
+        raise UserError(f"{what} = {spec!r}: {path} is not a Python file", "Name a file that ends in .py.", 2)
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module
     try:

@@ -44,11 +44,13 @@ def run(arguments: list[str]) -> int:
         print(HELP)
         return 0
     if not words:
-        raise UserError("exec: there is no program to run", "trainer exec PROGRAM.py, or -m MODULE", 2)
+        raise UserError("exec: no program is given", "Write trainer exec PROGRAM.py, or trainer exec -m MODULE.", 2)
     given = split(own, FLAGS, 0, "exec")
     others = [name for name, _ in given.settings if not name.startswith("start.")]
     if others:
-        raise UserError(f"exec has no setting {others[0]}", "it takes those of the start only: --start.layers, ...", 2)
+        raise UserError(
+            f"exec has no setting {others[0]}", "Use only settings of the start, such as --start.layers.", 2
+        )
     # other variables may be the program's own
     ours = {name: value for name, value in os.environ.items() if name.startswith("TRAINER_START_")}
     start = resolve(None, given.settings, ours).config.start
@@ -65,7 +67,11 @@ def run(arguments: list[str]) -> int:
     program = Program(words)
     world = detect(os.environ)
     if world.launcher in ("torchrun", "env") and "nproc" in given.flags:
-        raise UserError(f"--nproc inside {world.launcher}: two launchers at once", "leave --nproc out", 2)
+        raise UserError(
+            f"--nproc was given to a rank that {world.launcher} has started: two launchers at once",
+            "Remove --nproc.",
+            2,
+        )
     if world.launcher == "none" and nproc > 1:
         return _start_ranks(program, start, arguments, nproc, restarts)
     from trainer import execution, startup

@@ -57,7 +57,11 @@ def run(arguments: list[str]) -> int:
     if world.launcher == "none" and nproc > 1:
         return _start_ranks(resolved, arguments, nproc)
     if world.launcher in ("torchrun", "env") and "nproc" in given.flags:
-        raise UserError(f"--nproc inside {world.launcher}: two launchers at once", "leave --nproc out", 2)
+        raise UserError(
+            f"--nproc was given to a rank that {world.launcher} has started: two launchers at once",
+            "Remove --nproc.",
+            2,
+        )
     return _be_rank(resolved)
 
 

@@ -50,7 +50,11 @@ def run(arguments: list[str]) -> int:
         if nproc > 1:
             return _start_ranks(resolved, arguments, nproc, given)
     elif world.launcher != "local" and "nproc" in given.flags:
-        raise UserError(f"--nproc inside {world.launcher}: two launchers at once", "leave --nproc out", 2)
+        raise UserError(
+            f"--nproc was given to a rank that {world.launcher} has started: two launchers at once",
+            "Remove --nproc.",
+            2,
+        )
     return _be_rank(resolved, given)
 
 

@@ -48,7 +48,7 @@ def _torchrun(environ: Mapping[str, str]) -> World | None:
     if not environ.get(TORCHRUN_MARK):
         return None
     why = f"{TORCHRUN_MARK} is set, so torchrun started this process"
-    fix = f"start it through torchrun, or unset {TORCHRUN_MARK}"
+    fix = f"Start it with torchrun, or unset {TORCHRUN_MARK}."
     _require(environ, ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"), why, fix)
     _check_port(environ)
     return _world(environ, environ["LOCAL_RANK"], environ["LOCAL_WORLD_SIZE"], "torchrun")
@@ -58,7 +58,7 @@ def _local(environ: Mapping[str, str]) -> World | None:
     if not environ.get(LOCAL_FOLDER):
         return None
     why = f"{LOCAL_FOLDER} is set, so --nproc started this process"
-    fix = f"unset {LOCAL_FOLDER}: only --nproc sets it"
+    fix = f"Unset {LOCAL_FOLDER}; only --nproc sets it."
     _require(environ, ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", LOCAL_PARENT), why, fix)
     _number(environ, LOCAL_PARENT)
     return _world(environ, environ["LOCAL_RANK"], environ["LOCAL_WORLD_SIZE"], "local")
@@ -68,7 +68,7 @@ def _by_hand(environ: Mapping[str, str]) -> World | None:
     present = [name for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK") if environ.get(name)]
     if not present:
         return None
-    fix = f"unset {' and '.join(present)} to train alone, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+    fix = f"Unset {' and '.join(present)} to train alone, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."
     _require(environ, ("RANK", "WORLD_SIZE"), f"{present[0]} is set", fix)
     size = _number(environ, "WORLD_SIZE")
     if size > 1:
@@ -81,8 +81,8 @@ def _by_hand(environ: Mapping[str, str]) -> World | None:
         # one rank a machine or all on one? Guessing wrong puts two ranks on one GPU
         missing = "LOCAL_WORLD_SIZE" if local_rank else "LOCAL_RANK"
         raise UserError(
-            f"RANK and WORLD_SIZE are set but {missing} is not, and MASTER_ADDR is not this machine's loopback",
-            "set LOCAL_RANK (number of this rank on its machine) and LOCAL_WORLD_SIZE (ranks on its machine)",
+            f"RANK and WORLD_SIZE are set but {missing} is not, and MASTER_ADDR is not a loopback address",
+            "Set LOCAL_RANK (this rank's number on its host) and LOCAL_WORLD_SIZE (ranks on its host).",
             2,
         )
     return _world(environ, local_rank, local_size, "env")
@@ -101,7 +101,7 @@ def _world(environ: Mapping[str, str], local_rank_text: str, local_size_text: st
     )  # fmt: skip
     for wrong, what in contradictions:
         if wrong:
-            raise UserError(what, "ranks count from 0; unset variables that another launcher left behind", 2)
+            raise UserError(what, "Count ranks from 0, and unset variables that another launcher has left behind.", 2)
     return World(rank, local_rank, size, local_size, launcher)
 
 
@@ -114,13 +114,13 @@ def _require(environ: Mapping[str, str], names: tuple[str, ...], why: str, fix: 
 def _number(environ: Mapping[str, str], name: str, minimum: int = 0) -> int:
     text = environ[name]
     if not (text.isascii() and text.isdigit()) or int(text) < minimum:
-        raise UserError(f"{name} is {text!r}", f"set {name} to a whole number from {minimum} up, or unset it", 2)
+        raise UserError(f"{name} is {text!r}", f"Set {name} to a whole number of at least {minimum}, or unset it.", 2)
     return int(text)
 
 
 def _check_port(environ: Mapping[str, str]) -> None:
     if not 1 <= _number(environ, "MASTER_PORT") <= 65535:
-        raise UserError(f"MASTER_PORT is {environ['MASTER_PORT']}", "set MASTER_PORT to a port from 1 to 65535", 2)
+        raise UserError(f"MASTER_PORT is {environ['MASTER_PORT']}", "Set MASTER_PORT to a port from 1 to 65535.", 2)
 
 
 def _is_loopback(address: str) -> bool:

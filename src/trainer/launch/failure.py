@@ -32,11 +32,10 @@ PEER_LOST = (
 )
 
 SIGNAL_FIXES = {
-    "SIGKILL": "the kernel's out-of-memory killer is the usual cause (see `dmesg`): use less memory, or a smaller "
-    "batch.micro",
-    "SIGBUS": "a memory-mapped file or /dev/shm ran out of room: free some, or use fewer data.workers",
-    "SIGABRT": "native code gave up (NCCL does when a collective takes longer than fault.timeout): look above for its "
-    "last words, or run with PYTHONFAULTHANDLER=1",
+    "SIGKILL": "The kernel's out-of-memory killer is the usual cause (see `dmesg`): use a smaller batch.micro.",
+    "SIGBUS": "A memory-mapped file or /dev/shm ran out of room: free some, or use fewer data.workers.",
+    "SIGABRT": "Native code aborted (NCCL does when a collective takes longer than fault.timeout): see its messages "
+    "above, or run with PYTHONFAULTHANDLER=1.",
 }
 CRASHES = ("SIGSEGV", "SIGILL", "SIGFPE")
 
@@ -111,10 +110,10 @@ def from_status(rank: int, status: int, time_ns: int) -> Failure:
             name = signal.Signals(-status).name
         except ValueError:
             name = f"signal {-status}"
-        crash = "native code crashed: run with PYTHONFAULTHANDLER=1 to see where" if name in CRASHES else ""
+        crash = "Native code crashed: run with PYTHONFAULTHANDLER=1 to see where." if name in CRASHES else ""
         return Failure(rank, "", f"killed by {name}", fix=SIGNAL_FIXES.get(name, crash), time_ns=time_ns)
-    what = f"left with status {status} before the end of the run, without an error"
-    fix = "look above for its last words; code that calls os._exit ends a rank like this"
+    what = f"exited with status {status} before the end of the run, without an error"
+    fix = "See its messages above; code that calls os._exit ends a rank like this."
     return Failure(rank, "", what, fix=fix, status=status if status in HOPELESS else 1, time_ns=time_ns)
 
 
@@ -134,7 +133,7 @@ def show(failure: Failure, unanswered: list[int]) -> list[str]:
     if failure.secondary and unanswered:
         names = ", ".join(map(str, unanswered))
         who = f"rank {names} was" if len(unanswered) == 1 else f"ranks {names} were"
-        fix = f"{who} busy elsewhere or stuck: look there first; a larger --fault.timeout waits longer"
+        fix = f"{who[0].upper()}{who[1:]} busy or stuck: look there first. A larger --fault.timeout waits longer."
     if fix:
         lines.append(f"fix: {fix}")
     return lines

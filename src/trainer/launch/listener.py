@@ -30,7 +30,7 @@ def look(host: str, port: int) -> Found:
     except socket.gaierror as error:
         return Found(f"the name {host} can't be resolved ({error.strerror})", answers=False)
     except ConnectionRefusedError:
-        what = "nothing listens there: rank 0 has not started, has ended, or runs on another host"
+        what = "nothing listens there: rank 0 has not started, still prepares data, has ended, or runs on another host"
         return Found(what, answers=False)
     except OSError as error:
         reason = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)

@@ -194,7 +194,7 @@ def _kill_all(ranks: list[Rank], signals: Signals) -> None:
             return
         if time.monotonic() >= deadline:
             pids = ", ".join(str(rank.pid) for rank in left)
-            _say([f"these processes are stuck in the kernel and could not be ended: {pids}"])
+            _say([f"these processes are stuck in the kernel and could not be killed: {pids}"])
             return
         signals.wait(deadline)
 

@@ -98,7 +98,7 @@ def _serve(signals: Signals) -> tuple[int, int]:
         port = answer.read()
     if not port:
         os.waitpid(process, 0)
-        raise UserError("the store at which the ranks meet could not be opened", "look above for the reason")
+        raise UserError("the store where the ranks meet could not be opened", "See the reason above.")
     return process, int(port)
 
 

@@ -102,9 +102,7 @@ def _make() -> tuple[Path, int]:
                 continue
             _sweep(base)
             return _make_in(Path(base).absolute())
-    raise UserError(
-        "there is no folder with room in which the ranks could meet", "set TMPDIR to a writable local folder"
-    )
+    raise UserError("no temporary folder has room for the ranks to meet", "Set TMPDIR to a writable local folder.")
 
 
 def _make_in(base: Path) -> tuple[Path, int]:

@@ -44,5 +44,5 @@ class Spawner:
         except OSError as error:
             what = f"cannot start a rank with {self.command[0]}: {error.strerror}"
             raise UserError(
-                what, "check that it exists and may be executed, and the limit on processes (`ulimit -u`)"
+                what, "Check that it exists and is executable, and the limit on processes (`ulimit -u`)."
             ) from error

@@ -137,9 +137,9 @@ def test_loader_workers_by_spawn_find_the_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "there is no program to run"),
+        ([], "no program is given"),
         (["nowhere.py"], "nowhere.py does not exist"),
-        (["."], ". is a folder"),
+        (["."], ". is a directory"),
         (["-m"], "-m needs the name of a module"),
         (["-m", "no.such.module"], "-m no.such.module: "),
         (["--nproc", "two", "x.py"], "'two' is not a whole number"),
@@ -188,7 +188,7 @@ def test_a_killed_rank_is_started_again_with_all_others(tmp_path: Path, layers: 
     ("action", "status", "told"),
     [
         ("raise", 1, "error: rank 1: ValueError: of the program"),
-        ("status", 5, "error: rank 1: the program left with status 5"),
+        ("status", 5, "error: rank 1: the program exited with status 5"),
         ("text", 1, "no luck today"),
         ("left", 0, ""),
     ],

@@ -48,7 +48,7 @@ def test_rank_that_sleeps_ends_the_run_after_the_timeout() -> None:
     status, output = run([*ours(0), "sleep", "2"])
     assert status == 1
     assert "Timed out waiting 2000ms" in last_error(output)
-    assert "fix: rank 1 was busy elsewhere or stuck" in output
+    assert "fix: Rank 1 was busy or stuck" in output
 
 
 def test_torchrun_shows_the_failed_ranks_own_error() -> None:

@@ -74,7 +74,7 @@ def test_missing_variable_is_named(base: dict[str, str]) -> None:
 def test_single_left_over_variable_is_refused(name: str) -> None:
     with pytest.raises(UserError, match=f"{name} is set, but") as caught:
         detect({name: "1"})
-    assert caught.value.fix.startswith(f"unset {name} to train alone")
+    assert caught.value.fix.startswith(f"Unset {name} to train alone")
 
 
 @pytest.mark.parametrize("lacking", ["LOCAL_RANK", "LOCAL_WORLD_SIZE"])

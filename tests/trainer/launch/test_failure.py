@@ -116,7 +116,7 @@ def test_ends_without_a_word() -> None:
     assert (killed.status, killed.time_ns) == (1, 7)
     assert "PYTHONFAULTHANDLER" in from_status(1, -signal.SIGSEGV, 7).fix
     assert from_status(1, -40, 7).line() == "rank 1: killed by signal 40"
-    assert from_status(1, 9, 7).line().startswith("rank 1: left with status 9")
+    assert from_status(1, 9, 7).line().startswith("rank 1: exited with status 9")
     assert [from_status(1, status, 7).status for status in (0, 1, 2, 3, 9)] == [1, 1, 2, 3, 1]
 
 
@@ -130,5 +130,5 @@ def test_user_error_shows_its_traceback_on_request(monkeypatch: pytest.MonkeyPat
 
 def test_only_consequences_point_to_the_ranks_that_did_not_answer() -> None:
     lost = Failure(0, "", "timed out", secondary=True)
-    assert failure.show(lost, [1, 2])[-1].startswith("fix: ranks 1, 2 were busy elsewhere or stuck")
+    assert failure.show(lost, [1, 2])[-1].startswith("fix: Ranks 1, 2 were busy or stuck")
     assert failure.show(Failure(0, "", "own fault"), [1, 2]) == ["error: rank 0: own fault"]

@@ -61,8 +61,8 @@ def test_launch_folder_is_private(start: Start, tmp_path: Path) -> None:
     ("fault", "told"),
     [
         ("raise", "error: rank 1: RuntimeError: planned fault of rank 1"),
-        ("exit:0", "error: rank 1: left with status 0 before the end of the run, without an error"),
-        ("exit:9", "error: rank 1: left with status 9 before the end of the run, without an error"),
+        ("exit:0", "error: rank 1: exited with status 0 before the end of the run, without an error"),
+        ("exit:9", "error: rank 1: exited with status 9 before the end of the run, without an error"),
         ("kill:SIGKILL", "error: rank 1: killed by SIGKILL"),
         ("kill:SIGSEGV", "error: rank 1: killed by SIGSEGV"),
         ("sys-exit", "error: rank 1: SystemExit: sys.exit(0) was called inside the run"),
@@ -93,20 +93,20 @@ def test_rank_that_waits_in_vain_names_those_it_waited_for(start: Start) -> None
     status, output = start({"0": "peer-lost", "1": "stuck"}).end()
     assert status == 1
     assert "rank 0: RuntimeError" in last_error(output)
-    assert "fix: rank 1 was busy elsewhere or stuck" in output
+    assert "fix: Rank 1 was busy or stuck" in output
 
 
 def test_leaving_without_the_done_mark_is_a_failure(start: Start) -> None:
     status, output = start({"1": "silent"}).end()
     assert status == 1
-    assert last_error(output).startswith("error: rank 1: left with status 0")
+    assert last_error(output).startswith("error: rank 1: exited with status 0")
 
 
 def test_failure_before_the_rank_could_report(start: Start) -> None:
     status, output = start({"0": "fail-early"}).end()
     assert status == 1
     assert output.startswith("cannot even begin\n")
-    assert last_error(output).startswith("error: rank 0: left with status 1")
+    assert last_error(output).startswith("error: rank 0: exited with status 1")
 
 
 @pytest.mark.parametrize("status", [1, 2, 3])
@@ -133,7 +133,7 @@ def test_restarts_are_counted(start: Start) -> None:
     status, output = start({"1": "exit:9"}, max_restarts=2).end()
     assert status == 1
     assert [line[:14] for line in output.splitlines()[:2]] == ["restart 1 of 2", "restart 2 of 2"]
-    assert last_error(output).startswith("error: rank 1: left with status 9")
+    assert last_error(output).startswith("error: rank 1: exited with status 9")
 
 
 @pytest.mark.parametrize("status", [2, 3])

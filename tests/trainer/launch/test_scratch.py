@@ -107,6 +107,6 @@ def test_tmpdir_is_tried_before_the_general_folders(base: Path, monkeypatch: pyt
 
 def test_no_place_at_all(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scratch, "BASES", (str(base / "missing"), os.devnull))
-    with pytest.raises(UserError, match="no folder with room") as caught, scratch.Scratch():
+    with pytest.raises(UserError, match="no temporary folder has room") as caught, scratch.Scratch():
         pass
     assert "TMPDIR" in caught.value.fix
