@@ -10,14 +10,13 @@ flags: they must be those that the job was started with.
     uv run python -m tools.prove_interpreter_flags --options=-I --ways "train, started;exec, started" --no-json
 """
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tools.proof import need_pyz, write
 from tools.proof import parser as proof_parser
@@ -193,7 +192,10 @@ class Bed:
         if way.variables:  # the program itself, whose children plain Python starts
             place = self.programs / "program.py"
         _, ran, _ = self.run([sys.executable, *options, str(place)], way.variables)
-        return ran, self.noted() or [expected(options, self.environ)]
+        noted = self.noted() or [expected(options, self.environ)]
+        if way.plain == "script":  # the trainer is a zip, and starts before the program
+            ran |= self.run([sys.executable, *options, str(self.beside / "plain.pyz")])[1]
+        return ran, noted
 
     def noted(self) -> list[str]:
         """The flags of the processes that ran the user's code, each kind once."""
@@ -209,7 +211,7 @@ def expected(options: list[str], environ: dict[str, str]) -> str:
     ).stdout.strip()
 
 
-def tried(bed: Bed, options: str, name: str, way: Way) -> dict[str, object]:
+def tried(bed: Bed, options: str, name: str, way: Way) -> dict[str, Any]:
     """One row: what ran of what was planted, and what of it plain Python would not have run."""
     given = options.replace("CACHE", str(bed.folder / "bytecode")).split()
     allowed, flags = bed.plain(given, way)

@@ -16,9 +16,9 @@ PROGRAM = f"""
 import sys
 sys.path.insert(0, {str(ROOT / "src")!r})
 from trainer_boot import node_local, snapshot_place
-from trainer_boot.environment import store
+from trainer_boot.environment import store, trusted
 print(store.default_place() == "/given/a", "/given/b" in snapshot_place.folders(), "/given/c" in node_local.folders())
-print(store.default_place() == "/given/a", len(store._owners()))
+print(store.default_place() == "/given/a", len(trusted.owners()))
 """
 GIVEN = {
     "TRAINER_ENV_STORE": "/given/a",

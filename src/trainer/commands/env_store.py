@@ -87,7 +87,7 @@ def _pack(keeper: "Keeper", folder: str, flags: Flags) -> int:
 
 
 def _list(keeper: "Keeper", flags: Flags) -> int:
-    found = keeper.environments()
+    found, others = keeper.sorted_out()
     generations = keeper.profile.generations()
     current = keeper.profile.current()
     if "json" in flags:
@@ -95,6 +95,7 @@ def _list(keeper: "Keeper", flags: Flags) -> int:
             {
                 "store": keeper.store.place,
                 "current": None if current is None else current.number,
+                "not_used": [{"what": each.what, "fix": each.fix} for each in others],
                 "environments": [_described(keeper, stored) for stored in found],
                 "generations": [
                     {"number": each.number, "environment": each.environment, "since": _date(each.since)}
@@ -109,6 +110,8 @@ def _list(keeper: "Keeper", flags: Flags) -> int:
         if not stored.runs():
             marks += ", its Python is gone"
         print(f"  {stored.name:<50} {stored.manifest.size / MEBIBYTE:>9,.0f} MiB  {marks}")
+    for refused in others:
+        print(f"  not used: {refused.what}")
     total = sum(stored.manifest.size for stored in found) / MEBIBYTE
     print(f"  {len(found)} environments{'':<36} {total:>9,.0f} MiB")
     for each in generations:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from trainer_boot.environment import checking, contents, store
+from trainer_boot.environment import checking, contents, store, trusted
 from trainer_boot.environment.installed import survey
 
 TYPE_CHECKING = False
@@ -68,6 +68,8 @@ def compare(
         from trainer_boot.environment import hashing
 
         problems += hashing.compare(wanted, seen, full, sizes_only=sizes_only)
+        if made is not None:
+            problems += trusted.problems(sys.prefix)
     problems.sort(key=lambda problem: problem.name)
     return Verdict(best, chosen, problems, len(wanted), made is not None)
 

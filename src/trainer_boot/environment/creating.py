@@ -251,7 +251,8 @@ def _differs(order: Order, stored: Stored, say: Say) -> bool:
 
 
 def _settle(draft: str) -> int:
-    """Makes all of it readable for whoever may enter the store; its bytes, a file with two names in it once."""
+    """Makes all of it readable for whoever may enter the store, and writable for its owner only; its bytes, those of a
+    file with two names in it once."""
     seen: set[tuple[int, int]] = set()
     total = 0
     for place, _, names in os.walk(draft):
@@ -262,8 +263,8 @@ def _settle(draft: str) -> int:
             if (status.st_dev, status.st_ino) not in seen:
                 seen.add((status.st_dev, status.st_ino))
                 total += status.st_blocks * 512
-            if stat.S_ISREG(status.st_mode) and status.st_mode & 0o444 != 0o444:
-                # its other name may be in an installer's cache that somebody wants to be private
+            if stat.S_ISREG(status.st_mode) and status.st_mode & 0o466 != 0o444:
+                # its other name may be in an installer's cache, whose modes are its own business
                 shutil.copy2(path, path + ".readable")
                 os.chmod(path + ".readable", status.st_mode & 0o755 | 0o444)
                 os.rename(path + ".readable", path)

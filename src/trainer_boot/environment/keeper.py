@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trainer_boot.environment.carried import Carried
     from trainer_boot.environment.profile import Generation
     from trainer_boot.environment.pruning import Outcome
+    from trainer_boot.environment.refused import Refused
     from trainer_boot.environment.running import Say
     from trainer_boot.environment.store import Stored
 
@@ -55,9 +56,9 @@ class Keeper:
         """Fills a folder with the wheels, for this interpreter or another one; its manifest."""
         return packing.pack(self.carried, folder, say, variant, extras, wheels.Target(version, machine))
 
-    def environments(self) -> list[Stored]:
-        """All of the store, by name."""
-        return self.store.all()
+    def sorted_out(self) -> tuple[list[Stored], list[Refused]]:
+        """The environments of the store by name: those that may be entered, and why the others may not."""
+        return self.store.sorted_out()
 
     def fits(self, stored: Stored) -> bool:
         """Whether it was made for this file's lock."""

@@ -30,7 +30,7 @@ class Lock:
 
     def __enter__(self) -> Lock:
         """Waits until no other process has it; `waiting` is told who has it, once. OSError."""
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = open_file(self._path)
         told = False
         while not take(self._descriptor, fcntl.LOCK_EX):
             if not told:
@@ -46,6 +46,12 @@ class Lock:
 
     def __exit__(self, *error: object) -> None:
         os.close(self._descriptor)
+
+
+def open_file(path: str) -> int:
+    """A descriptor of the lock's file, which is made if need be. OSError, also for a link. Nobody else may open it: a
+    lock that another user holds would last as long as that user likes."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def take(descriptor: int, kind: int) -> bool:

@@ -5,8 +5,8 @@
     tools/                     uv, where none was there
     locks/                     one a name: who makes that environment
 
-What is in it will be executed: a store counts only if it and the environment belong to this user, to root, or to an
-owner that TRAINER_ENV_OWNERS names, and nobody else can write them.
+What is in it will be executed: a store counts only if it, the environment and everything on the way to them belong to
+this user, to root, or to an owner that TRAINER_ENV_OWNERS names, and nobody else can write them: see `trusted`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import stat
 
 from trainer_boot import variables
+from trainer_boot.environment import trusted
 from trainer_boot.environment.carried import platform_tag, prefix, store_name
 from trainer_boot.environment.refused import Refused
 
@@ -24,10 +25,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from trainer_boot.environment.carried import Carried
 
-PLACE, OWNERS = "TRAINER_ENV_STORE", "TRAINER_ENV_OWNERS"
+PLACE = "TRAINER_ENV_STORE"
 ENVIRONMENTS, PROFILES, TOOLS, LOCKS = "environments", "profiles", "tools", "locks"
 MANIFEST = "trainer-environment.json"
 FORMAT = 1
+MOST_BYTES = 1 << 20  # of a manifest
 
 
 class Manifest:
@@ -84,24 +86,30 @@ class Store:
     def get(self, name: str) -> Stored | None:
         """A whole environment by its name; None where there is none. Refused for one that others can write."""
         path = self.path_of(name)
-        manifest = read_manifest(path)
-        if manifest is None:
+        if not os.path.lexists(os.path.join(path, MANIFEST)):
             return None
-        for each in (self.place, self.environments, path):
-            require_trusted(each)
-        return Stored(path, manifest)
+        for folder in (self.place, self.environments):
+            trusted.require_folder(folder)
+        trusted.require_environment(path)
+        manifest = read_manifest(path)
+        return None if manifest is None else Stored(path, manifest)
 
     def all(self) -> list[Stored]:
-        """The whole ones, by name; what has been trusted to nobody is left out."""
-        found = []
+        """The whole ones that may be entered, by name."""
+        return self.sorted_out()[0]
+
+    def sorted_out(self) -> tuple[list[Stored], list[Refused]]:
+        """The whole ones by name: those that may be entered, and why the others may not."""
+        found, others = [], []
         for name in self.names():
             try:
                 stored = self.get(name)
-            except Refused:
+            except Refused as refused:
+                others.append(refused)
                 continue
             if stored is not None:
                 found.append(stored)
-        return found
+        return found, others
 
     def names(self) -> list[str]:
         """What lies under `environments` and is not hidden."""
@@ -118,6 +126,11 @@ class Store:
         from trainer_boot.environment.profile import Profile
 
         usual = store_name(carried)
+        if not os.path.isdir(self.environments):
+            return None
+        for folder in (self.place, self.environments, self.profiles):
+            if os.path.lexists(folder):
+                trusted.require_folder(folder)
         names = [name for name in self.names() if name == usual or name.startswith(usual + "-")]
         current = Profile(self).current()
         chosen = "" if current is None else current.environment
@@ -142,8 +155,8 @@ class Store:
                 os.umask(before)
         except OSError as error:
             raise unwritable(self.place, error) from None
-        for folder in (self.place, self.environments):
-            require_trusted(folder)
+        for folder in (self.place, self.environments, self.profiles, self.tools, self.locks):
+            trusted.require_folder(folder)
         if not os.access(self.environments, os.W_OK | os.X_OK):
             read_only = os.statvfs(self.environments).f_flag & os.ST_RDONLY
             number = errno.EROFS if read_only else errno.EACCES
@@ -163,31 +176,23 @@ def default_place() -> str:
     return os.path.join(data, "trainer-pyz")
 
 
+def _regular(path: str, flags: int) -> int:
+    """Opens a file that is neither a link nor a pipe: one of these would make whoever reads it wait for ever."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return descriptor
+
+
 def read_manifest(path: str) -> Manifest | None:
     """Of the environment in that folder; None where there is none, or none of ours."""
     try:
-        with open(os.path.join(path, MANIFEST), "rb") as file:
-            table = json.loads(file.read())
+        with open(os.path.join(path, MANIFEST), "rb", opener=_regular) as file:
+            table = json.loads(file.read(MOST_BYTES))
         return Manifest(table) if table.get("format") == FORMAT else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def require_trusted(path: str) -> None:
-    """Refused where somebody else could have put code there."""
-    try:
-        status = os.stat(path)
-    except OSError as error:
-        raise Refused(f"{path}: {error.strerror}", "name another store: --store FOLDER") from None
-    if not stat.S_ISDIR(status.st_mode):
-        raise Refused(f"{path} is no folder", "name another store: --store FOLDER")
-    if status.st_uid not in _owners():
-        raise Refused(
-            f"{path} belongs to another user ({_user(status.st_uid)}): it holds code that would be run",
-            f"if you trust that user: {OWNERS}={_user(status.st_uid)}; or name a store of your own: --store FOLDER",
-        )
-    if status.st_mode & 0o022:
-        raise Refused(f"{path} can be written by others: it holds code that would be run", f"chmod go-w {path}")
 
 
 def unwritable(place: str, error: OSError) -> Refused:
@@ -214,27 +219,3 @@ def no_room(place: str, where: str = "") -> Refused:
         pass
     what = f"no space is left for {where or place}{free}; nothing was changed"
     return Refused(what, "make room (env prune), or name another store: --store FOLDER", 1)
-
-
-def _owners() -> set[int]:
-    owners = {os.geteuid(), 0}
-    for name in variables.value(OWNERS).replace(",", " ").split():
-        if name.isdigit():
-            owners.add(int(name))
-            continue
-        import pwd
-
-        try:
-            owners.add(pwd.getpwnam(name).pw_uid)
-        except KeyError:
-            raise Refused(f"{OWNERS}: there is no user {name!r}", "name users or their numbers", 2) from None
-    return owners
-
-
-def _user(number: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return str(number)
