@@ -226,8 +226,7 @@ def tried(bed: Bed, options: str, name: str, way: Way) -> dict[str, Any]:
         "options": options,
         "way": name,
         "status": status,
-        "planted_that_ran": sorted(ran),
-        "plain_python_runs": sorted(allowed),
+        "planted_that_ran": len(ran),
         "not_plain": sorted(ran - allowed),
         "flags_as_started": same,
     }
@@ -258,7 +257,7 @@ def main() -> int:
                 good = not row["status"] and not row["not_plain"] and row["flags_as_started"]
                 rows.append(row)
                 print(f"{'good' if good else 'BAD '} python {given or '(no option)'}: {way}: "
-                      f"{len(row['planted_that_ran'])} planted modules ran, {len(row['not_plain'])} "
+                      f"{row['planted_that_ran']} planted modules ran, {len(row['not_plain'])} "
                       f"that plain Python would not run; flags {'as started' if row['flags_as_started'] else 'DIFFER'}",
                       flush=True)  # fmt: skip
     bad = [row for row in rows if row["status"] or row["not_plain"] or not row["flags_as_started"]]

@@ -99,9 +99,7 @@ def _sweep_all(store: Store) -> None:
             continue
         name = entry.removeprefix(creating.DRAFT).removeprefix(creating.TRASH).rsplit(".", 2)[0]
         try:
-            descriptor = os.open(
-                os.path.join(store.locks, name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-            )
+            descriptor = locks.open_file(os.path.join(store.locks, name))
         except OSError:
             continue
         try:

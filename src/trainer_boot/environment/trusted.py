@@ -80,9 +80,7 @@ def problems(path: str) -> list[Problem]:
         told = refused(each, path)
         shown.append(Problem("", None, None, told.what, told.fix, kind="untrusted"))
     if len(listed) > SHOWN:
-        what = (
-            f"{len(listed) - SHOWN} more files and folders of {path} are somebody else's, or can be written by others"
-        )
+        what = f"{len(listed) - SHOWN} more files and folders of {path} belong to others or can be written by them"
         shown.append(Problem("", None, None, what, _made_again(path), kind="untrusted"))
     return shown
 

@@ -2,10 +2,12 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
+from trainer_boot.environment import trusted
 from trainer_boot.environment.carried import Carried, interpreter_tag, platform_tag, store_name
 from trainer_boot.environment.refused import Refused
 from trainer_boot.environment.store import Store, default_place, read_manifest
@@ -134,7 +136,7 @@ def test_who_else_could_write_it(tmp_path: Path, which: str) -> None:
     folder.chmod(0o775)
     with pytest.raises(Refused, match="can be written by others") as caught:
         store.fitting(carried())
-    assert caught.value.fix == f"chmod go-w {folder}"
+    assert caught.value.fix.startswith(f"Run `chmod go-w {folder}` if nobody else has changed anything there; ")
     assert store.all() == []
     folder.chmod(0o755)
     assert store.fitting(carried()) is not None
@@ -160,3 +162,86 @@ def test_a_place_that_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Refused, match="can't be written"):
         Store(str(tmp_path / "file")).make()
+
+
+def whole(store: Store, name: str) -> Path:
+    """With the entries that a start looks at, for this user alone."""
+    path = stored(store, name)
+    (path / "lib" / "python3.11" / "site-packages" / "torch" / "nn").mkdir(parents=True)
+    (path / "pyvenv.cfg").write_text(f"home = {Path(sys._base_executable).parent}\n")  # type: ignore[attr-defined]
+    (path / "lib64").symlink_to("lib")
+    for name in ("torch/__init__.py", "torch/version.py", "extra.pth", "torch/nn/__init__.py"):
+        (path / "lib" / "python3.11" / "site-packages" / name).write_text("")
+    return path
+
+
+SITE = "lib/python3.11/site-packages"
+
+
+@pytest.mark.parametrize("which", ["bin", SITE, "lib", f"{SITE}/torch", f"{SITE}/extra.pth", "pyvenv.cfg"])
+def test_an_entry_that_others_can_write(tmp_path: Path, which: str) -> None:
+    store = Store(str(tmp_path))
+    path = whole(store, store_name(carried()))
+    assert store.fitting(carried()) is not None
+    (path / which).chmod(0o777)
+    with pytest.raises(Refused, match="can be written by others") as caught:
+        store.fitting(carried())
+    assert str(path / which) in caught.value.what
+    (found, (other,)) = store.sorted_out()
+    assert (found, other.what) == ([], caught.value.what)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize(
+    "which", ["bin/python", f"{SITE}/torch/__init__.py", f"{SITE}/torch/version.py", "trainer-environment.json"]
+)
+def test_an_entry_of_another_user(tmp_path: Path, which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(str(tmp_path))
+    path = whole(store, store_name(carried()))
+    os.chown(path / which, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(Refused, match="belongs to another user") as caught:
+        store.fitting(carried())
+    assert str(path / which) in caught.value.what
+    monkeypatch.setenv("TRAINER_ENV_OWNERS", "65534")
+    assert store.fitting(carried()) is not None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_only_the_full_check_looks_deeper(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    path = whole(store, store_name(carried()))
+    os.chown(path / SITE / "torch" / "nn" / "__init__.py", 65534, 65534)
+    (path / SITE / "torch" / "nn" / "__init__.py").chmod(0o666)
+    assert store.fitting(carried()) is not None
+    (problem,) = trusted.problems(str(path))
+    assert problem.what.startswith(f"{path / SITE / 'torch' / 'nn' / '__init__.py'} belongs to another user")
+    assert problem.fix.startswith("If you trust that user, set TRAINER_ENV_OWNERS=")
+
+
+def test_the_way_to_it_counts(tmp_path: Path) -> None:
+    open_folder = tmp_path / "open"
+    (open_folder / "store").mkdir(parents=True)
+    store = Store(str(open_folder / "store"))
+    whole(store, store_name(carried()))
+    open_folder.chmod(0o777)
+    with pytest.raises(Refused, match=r"no sticky bit.*on the way to"):
+        store.fitting(carried())
+    open_folder.chmod(0o1777)  # there nobody can replace what is another's
+    assert store.fitting(carried()) is not None
+    linked = tmp_path / "linked"
+    linked.symlink_to(open_folder / "store")
+    assert Store(str(linked)).fitting(carried()) is not None
+    open_folder.chmod(0o777)
+    with pytest.raises(Refused, match="no sticky bit"):
+        Store(str(linked)).fitting(carried())
+
+
+def test_a_manifest_that_is_no_file_is_none(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    manifest = whole(store, store_name(carried())) / "trainer-environment.json"
+    manifest.rename(tmp_path / "elsewhere.json")
+    os.mkfifo(manifest, 0o600)
+    assert store.fitting(carried()) is None
+    manifest.unlink()
+    manifest.symlink_to(tmp_path / "elsewhere.json")
+    assert store.fitting(carried()) is None
