@@ -10,8 +10,18 @@ import os
 import time
 
 from trainer_boot import variables
+from trainer_boot.file_lock import Lock
 from trainer_boot.snapshot_format import HEADER_SIZE, Aside, open_snapshot
-from trainer_boot.snapshot_place import PREFIX, SUFFIX, last_use, own_folder, remove, temporary_name
+from trainer_boot.snapshot_place import (
+    PREFIX,
+    STALE_SECONDS,
+    SUFFIX,
+    last_use,
+    own_folder,
+    private_in,
+    remove,
+    temporary_name,
+)
 
 VARIABLE = "TRAINER_NODE_DIR"
 MODES = ("auto", "on", "off")
@@ -79,7 +89,7 @@ def folders() -> list[str]:
         return [os.path.abspath(given)]
     temporary = os.environ.get("TMPDIR", "")
     bases = ["/dev/shm", *([temporary] if os.path.isabs(temporary) else []), "/tmp"]
-    return [f"{base}/trainer-pyz-{os.geteuid()}" for base in dict.fromkeys(bases) if os.path.isdir(base)]
+    return [private_in(base) for base in dict.fromkeys(bases) if os.path.isdir(base)]
 
 
 def _copy_of(path: str) -> str:
@@ -115,27 +125,21 @@ def _name(path: str, head: bytes) -> str:
 
 def _published(source: int, size: int, copy: str) -> bool:
     """Makes the copy, or waits for the process that does; whether it is there. OSError, Unfit."""
-    import fcntl
-
-    lock = os.open(f"{copy}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    lock = Lock(copy)
+    end = time.monotonic() + WAIT_SECONDS
+    while not lock.take():
+        if os.path.lexists(copy):
+            return True
+        if time.monotonic() > end:
+            return False
+        time.sleep(ASK_SECONDS)
     try:
-        end = time.monotonic() + WAIT_SECONDS
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if os.path.lexists(copy):
-                    return True
-                if time.monotonic() > end:
-                    return False
-                time.sleep(ASK_SECONDS)
-            else:
-                if not os.path.lexists(copy):
-                    _make_room(os.path.dirname(copy), size)
-                    _copy(source, size, copy)
-                return True
+        if not os.path.lexists(copy):
+            _make_room(os.path.dirname(copy), size)
+            _copy(source, size, copy)
+        return True
     finally:
-        os.close(lock)
+        lock.release()
 
 
 def _copy(source: int, size: int, copy: str) -> None:
@@ -182,8 +186,10 @@ def _make_room(folder: str, size: int) -> None:
         path = f"{folder}/{name}"
         if name.startswith(PREFIX) and name.endswith(SUFFIX):
             copies.append((last_use(path), path))
-        elif name.startswith(PREFIX) and now - last_use(path) > 600.0:
-            remove(path)  # a lock that nobody holds any more, or half a copy of a process that was killed
+        elif name.startswith(PREFIX) and name.endswith(".new") and now - last_use(path) > STALE_SECONDS:
+            remove(path)  # half a copy of a process that was killed
+        elif name.startswith(PREFIX) and name.endswith(".lock"):
+            Lock(path.removesuffix(".lock")).sweep()  # of one that was killed
     for _, path in sorted(copies, reverse=True):
         room -= _size(path)
         if room < 0:

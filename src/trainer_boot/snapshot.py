@@ -28,13 +28,14 @@ MAKING_SECONDS = 0.35
 class _Serving:
     """What `serve` was asked for, and whether a new snapshot would be served."""
 
-    def __init__(self, sites: "list[str]", cache: str | None, path: str, node_local: str) -> None:
+    def __init__(self, sites: "list[str]", cache: str | None, path: str, node_local: str, passed: str) -> None:
         self.sites = sites
         self.cache = cache
         self.path = path
         self.node_local = node_local
+        self.passed = passed  # why snapshots in other places are not used
         self.remake = True
-        self.why = ""
+        self.why = passed
 
 
 _serving: _Serving | None = None
@@ -59,13 +60,15 @@ def serve(
     from trainer_boot import snapshot_serving
 
     sites = site_folders() if sites is None else list(sites)
-    _serving = serving = _Serving(sites, cache, snapshot_place.find(identity(sites), cache), node_local)
+    path, passed = snapshot_place.find(identity(sites), cache)
+    _serving = serving = _Serving(sites, cache, path, node_local, passed)
     snapshot_serving.withdraw()
     try:
         why = snapshot_serving.unusual() or ("" if sites else "there is no site-packages folder")
         if why:
             raise Aside(why, remake=False)
-        place, serving.why = nearer(serving.path, node_local)
+        place, why = nearer(serving.path, node_local)
+        serving.why = "; ".join(filter(None, (why, passed)))
         reader = open_snapshot(place)
         try:
             compare(reader.index, sites, check)
@@ -74,7 +77,8 @@ def serve(
             raise
     except Aside as aside:
         serving.remake = aside.remake
-        return {"layer": "snapshot", "state": "aside", "why": aside.why, "path": serving.path}
+        why = "; ".join(filter(None, (aside.why, passed)))
+        return {"layer": "snapshot", "state": "aside", "why": why, "path": serving.path}
     return _on(serving, snapshot_serving.install(reader, sites))
 
 

@@ -153,7 +153,7 @@ def open_snapshot(path: str) -> Reader:
     except FileNotFoundError:
         raise Aside("there is none yet") from None
     except OSError as error:
-        raise Aside(f"{path} can't be opened: {error.strerror}", remake=False) from None
+        raise Aside(f"{path} can't be opened: {error.strerror}") from None
     try:
         size = _trusted_size(path, descriptor)
         index = _read_index(path, descriptor, size)
@@ -166,11 +166,11 @@ def open_snapshot(path: str) -> Reader:
 def _trusted_size(path: str, descriptor: int) -> int:
     status = os.fstat(descriptor)
     if status.st_mode & 0o170000 != 0o100000:
-        raise Aside(f"{path} is not a regular file", remake=False)
+        raise Aside(f"{path} is not a regular file")
     if status.st_uid not in (os.geteuid(), 0):
-        raise Aside(f"{path} belongs to another user ({status.st_uid})", remake=False)
+        raise Aside(f"{path} belongs to another user ({status.st_uid})")
     if status.st_mode & GROUP_OR_OTHERS_WRITE:
-        raise Aside(f"{path} can be written by others (mode {status.st_mode & 0o777:o})", remake=False)
+        raise Aside(f"{path} can be written by others (mode {status.st_mode & 0o777:o})")
     return status.st_size
 
 

@@ -9,12 +9,13 @@ from importlib.util import MAGIC_NUMBER, cache_from_source
 from itertools import chain
 
 from trainer_boot import libraries_making, parallel, prefetch_making, snapshot_entry_points, snapshot_generated
+from trainer_boot.file_lock import Lock
 from trainer_boot.layout import check
 from trainer_boot.libraries import NOTHING
 from trainer_boot.snapshot_choice import Found, choose
 from trainer_boot.snapshot_format import HEADER_SIZE, Aside, Index, header, pack_index
 from trainer_boot.snapshot_key import identity, place, places, records, source_path
-from trainer_boot.snapshot_place import Lock, file_in, make_folder, prune, write
+from trainer_boot.snapshot_place import file_in, make_folder, prune, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,7 +3,8 @@
 import os
 import time
 
-from trainer_boot import variables
+from trainer_boot import trust, variables
+from trainer_boot.file_lock import Lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
 VARIABLE = "TRAINER_SNAPSHOT_DIR"
 PREFIX, SUFFIX = "import-", ".snapshot"
 KEPT = 4
-STALE_SECONDS = 600.0
+STALE_SECONDS = 600.0  # of what a killed process has left half written
+MOST_NAMES = 1000
 
 
 def folders() -> list[str]:
@@ -25,7 +27,30 @@ def folders() -> list[str]:
     if not os.path.isabs(cache):
         cache = os.path.expanduser("~/.cache")
     found = [cache + "/trainer-pyz"] if os.path.isabs(cache) else []
-    return [*found, f"/tmp/trainer-pyz-{os.geteuid()}"]
+    return [*found, private_in("/tmp")]
+
+
+def private_in(base: str) -> str:
+    """The path of a folder of this user's own in one that all users share; it need not exist yet.
+
+    Where another user has taken the usual name, it has a random ending, and is found again by its owner.
+    """
+    usual = f"{base}/trainer-pyz-{os.geteuid()}"
+    if _may_be_ours(usual):
+        return usual
+    start, looked_at = os.path.basename(usual) + "-", 0
+    try:
+        with os.scandir(base) as entries:
+            for entry in entries:
+                if entry.name.startswith(start):
+                    looked_at += 1
+                    if _may_be_ours(entry.path) and entry.is_dir(follow_symlinks=False):
+                        return entry.path
+                    if looked_at == MOST_NAMES:
+                        break
+    except OSError:
+        pass
+    return f"{usual}-{os.urandom(8).hex()}"
 
 
 def file_in(folder: str, identity: str) -> str:
@@ -33,10 +58,27 @@ def file_in(folder: str, identity: str) -> str:
     return f"{folder}/{PREFIX}{identity}{SUFFIX}"
 
 
-def find(identity: str, cache: str | None = None) -> str:
-    """The path of the first that there is; of the first folder where there is none. `cache`: this folder only."""
-    paths = [file_in(folder, identity) for folder in ([cache] if cache else folders())]
-    return next((path for path in paths if os.path.lexists(path)), paths[0])
+def find(identity: str, cache: str | None = None) -> tuple[str, str]:
+    """The path of the first that may be served, and why those before it may not; where there is none, the path of the
+    first that there may be. `cache`: this folder only."""
+    reasons: list[str] = []
+    possible: list[str] = []
+    first = ""
+    for folder in [cache] if cache else folders():
+        path = file_in(folder, identity)
+        first = first or path
+        try:
+            trust.require_own(folder)
+            if os.path.lexists(path):
+                trust.judge(path, os.lstat(path), trust.owners())
+                return path, "; ".join(reasons)
+        except trust.Untrusted as problem:
+            reasons.append(str(problem))
+            continue
+        except OSError:  # there is none
+            pass
+        possible.append(path)
+    return (possible or [first])[0], "; ".join(reasons)
 
 
 def make_folder(cache: str | None = None) -> str:
@@ -53,15 +95,32 @@ def make_folder(cache: str | None = None) -> str:
 
 
 def own_folder(folder: str, linked: bool) -> None:
-    """Makes it if need be. OSError unless this user can write it, and others can't. `linked`: it may be a link."""
+    """Makes it if need be. OSError unless this user can write it, and others can neither write it nor put another one
+    in its place. `linked`: it may be a link."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     status = os.stat(folder) if linked else os.lstat(folder)
     if status.st_mode & 0o170000 != 0o040000:
-        raise NotADirectoryError(20, "is no folder", folder)
+        raise NotADirectoryError(20, "is not a directory", folder)
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise PermissionError(13, "belongs to another user or can be written by others", folder)
+    try:
+        trust.require_own(folder)
+    except trust.Untrusted as problem:
+        raise PermissionError(13, problem.why, problem.path) from None
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(13, "can't be written", folder)
+
+
+def _may_be_ours(path: str) -> bool:
+    """Whether it is a folder that only this user can write, or nothing yet."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
+    return ours and status.st_mode & 0o170000 == 0o040000
 
 
 def temporary_name(path: str) -> str:
@@ -87,32 +146,6 @@ def write(path: str, content: "Callable[[int], None]") -> None:
         raise
 
 
-class Lock:
-    """Held by one process at a time; one of a process that was killed is broken after ten minutes.
-
-    Two that break it at once may both hold it: each writes a file of its own, and the later one stays.
-    """
-
-    def __init__(self, path: str) -> None:
-        self.path = path + ".lock"
-
-    def take(self) -> bool:
-        """Never waits: False where another process has it."""
-        for _ in range(2):
-            try:
-                os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-                return True
-            except FileExistsError:
-                if not _is_stale(self.path):
-                    return False
-                remove(self.path)
-        return False
-
-    def release(self) -> None:
-        """The next one may have it."""
-        remove(self.path)
-
-
 def prune(folder: str, keep: str) -> None:
     """Leaves `keep` and the KEPT - 1 other snapshots used last; takes away what killed processes left half written."""
     others = []
@@ -124,6 +157,8 @@ def prune(folder: str, keep: str) -> None:
             others.append((last_use(path), path))
         elif name.endswith(".new") and _is_stale(path):
             remove(path)
+        elif name.endswith(".lock"):
+            Lock(path.removesuffix(".lock")).sweep()
     for _, path in sorted(others, reverse=True)[KEPT - 1 :]:
         remove(path)
 

@@ -120,10 +120,10 @@ def test_who_waits_too_long_reads_the_shared_file(
     copy = node_local.nearer(shared, "on")[0]
     Path(copy).unlink()
     script = f"""
-        import fcntl, time
-        lock = open({copy + ".lock"!r}, "w")
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        print("held", flush=True)
+        import sys, time
+        sys.path.insert(0, {str(ROOT / "src")!r})
+        from trainer_boot.file_lock import Lock
+        print("held" if Lock({copy!r}).take() else "not held", flush=True)
         time.sleep(60)
         """
     holder = subprocess.Popen([sys.executable, "-c", dedent(script)], stdout=subprocess.PIPE, text=True)
@@ -176,7 +176,7 @@ def test_folders_of_others_are_not_used(
     own.mkdir(mode=0o700)
     linked.symlink_to(own)
     monkeypatch.setattr(node_local, "folders", lambda: [str(linked)])
-    assert "is no folder" in node_local.nearer(shared, "on")[1]
+    assert "is not a directory" in node_local.nearer(shared, "on")[1]
     monkeypatch.setattr(node_local, "folders", lambda: [str(linked), str(own)])
     assert node_local.nearer(shared, "on")[0].startswith(f"{own}/")
     monkeypatch.setattr(node_local, "folders", list)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from tests.boot import test_snapshot as bed
 from tests.boot.test_snapshot import ROOT, Environment, served, why
-from trainer_boot import snapshot, snapshot_place
+from trainer_boot import file_lock, snapshot, snapshot_place
 from trainer_boot.snapshot_format import Aside
 
 environment, made = bed.environment, bed.made
@@ -48,16 +49,73 @@ def test_a_folder_that_has_just_changed_is_left_for_later(environment: Environme
         environment.make()
 
 
+HOLDER = """
+import os, sys, time
+sys.path.insert(0, {source!r})
+from trainer_boot.file_lock import Lock
+print("held" if Lock({path!r}).take() else "not held", flush=True)
+if os.fork():
+    time.sleep(100)
+print(os.getpid(), flush=True)
+time.sleep(100)
+"""
+
+
 def test_one_maker_at_a_time(environment: Environment) -> None:
+    """The lock ends with its owner at once: also where that was killed, and has forked a child that lives on."""
     environment.use()
     path = environment.make()
-    lock = snapshot_place.Lock(path)
-    assert lock.take()
-    with pytest.raises(Aside, match="another process"):
+    script = HOLDER.format(source=str(ROOT / "src"), path=path)
+    holder = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    child = int(holder.stdout.readline())
+    try:
+        with pytest.raises(Aside, match="another process"):
+            environment.make()
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.wait()
         environment.make()
-    os.utime(lock.path, (1, 1))  # of a process that was killed long ago
-    environment.make()
-    assert [each.name for each in environment.cache.iterdir()] == [Path(path).name]
+        assert [each.name for each in environment.cache.iterdir()] == [Path(path).name]
+    finally:
+        os.kill(child, signal.SIGKILL)
+        holder.stdout.close()
+
+
+def test_a_lock_whose_file_was_removed_meanwhile_is_not_held(tmp_path: Path) -> None:
+    path = str(tmp_path / "x")
+    first, second = file_lock.Lock(path), file_lock.Lock(path)
+    assert first.take()
+    assert not second.take()
+    Path(first.path).unlink()
+    Path(first.path).touch()  # of the next one
+    first.release()
+    assert Path(first.path).exists()
+    assert second.take()
+    second.release()
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "x.lock").symlink_to("/nowhere")  # in a folder of one's own nobody needs it
+    assert first.take()
+    first.release()
+
+
+def test_another_private_folder_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = tmp_path / f"trainer-pyz-{os.geteuid()}"
+    base = str(tmp_path)
+    assert snapshot_place.private_in(base) == str(usual)
+    usual.write_text("in the way")
+    for name in ("-a", "-b"):
+        (tmp_path / f"{usual.name}{name}").mkdir()
+        (tmp_path / f"{usual.name}{name}").chmod(0o777)
+    other = snapshot_place.private_in(base)
+    assert other.startswith(f"{usual}-")
+    assert other != snapshot_place.private_in(base)
+    snapshot_place.own_folder(other, linked=False)
+    assert snapshot_place.private_in(base) == other
+    monkeypatch.setattr(snapshot_place, "folders", lambda: [str(tmp_path / f"{usual.name}-a"), other])
+    path, why = snapshot_place.find("0" * 16)
+    assert path.startswith(other)
+    assert why == f"{usual}-a can be written by others (mode 777)"
 
 
 def test_makers_at_once_leave_one_whole_snapshot(environment: Environment) -> None:
