@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # stands for the process that ranks are forked from
 PARENT = World(0, 0, 1, 1, "parent")
 # what ranks need beyond what the session imports at once
-OF_RANKS = ("torch.distributed", "trainer.launch.comm")
+OF_RANKS = ("torch.distributed", "trainer.launch.agreement", "trainer.launch.comm", "trainer.launch.store")
 
 
 def bring_in(config: Config, world: World) -> "list[Note]":

@@ -3,7 +3,6 @@ these would be tracebacks of whatever line happened to meet them."""
 
 import errno
 import os
-import re
 import sys
 
 from trainer.errors import UserError
@@ -53,6 +52,8 @@ def _is_out_of_memory(error: BaseException, text: str) -> bool:
 
 
 def _out_of_memory(text: str) -> str:
+    import re
+
     asked = re.search(r"tried to allocate (\d+) bytes", text)
     if asked:
         return f"not enough memory: torch asked for {_size(int(asked[1]))} at once{_limit()}"

@@ -1,29 +1,26 @@
 """The process group: made, used for text and barriers, and taken down without ever waiting for a rank that is gone."""
 
 import contextlib
-import datetime
 import os
-import socket
-import threading
 from collections.abc import Sequence
 
 from trainer.errors import UserError
-from trainer.launch import agreement
 from trainer.launch.child import launch_folder
 from trainer.launch.detect import LOCAL_BUILD, World
-from trainer.launch.facts import Fact, environment, own_build, own_rank
-from trainer.launch.store import address, held_by_agent, open_store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from torch.distributed import Store  # type: ignore[attr-defined]  # public, but not in its __all__
 
+    from trainer.launch.agreement import Meeting
+    from trainer.launch.facts import Fact
+
 SHUTDOWN_SECONDS = 10.0
 
-_meeting: agreement.Meeting | None = None
+_meeting: "Meeting | None" = None
 
 
-def init(world: World, device: str, backend: str, timeout_seconds: float, facts: Sequence[Fact] = ()) -> None:
+def init(world: World, device: str, backend: str, timeout_seconds: float, facts: "Sequence[Fact]" = ()) -> None:
     """Make the default process group of a world of more than one rank.
 
     `device`: cpu, cuda or cuda:N (N: the local rank unless given). `backend`: gloo, nccl, or auto (nccl on cuda, gloo
@@ -33,8 +30,12 @@ def init(world: World, device: str, backend: str, timeout_seconds: float, facts:
     """
     if world.world_size == 1:
         return
+    from datetime import timedelta
+
     import torch
     import torch.distributed as dist
+
+    from trainer.launch.store import open_store
 
     if world.one_machine:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -56,7 +57,7 @@ def init(world: World, device: str, backend: str, timeout_seconds: float, facts:
         prefix = _agree(store, world, timeout_seconds, facts)
         dist.init_process_group(
             backend,
-            timeout=datetime.timedelta(seconds=timeout_seconds),
+            timeout=timedelta(seconds=timeout_seconds),
             device_id=device_id,
             store=dist.PrefixStore(f"{prefix}default_pg", store),  # type: ignore[attr-defined]  # as above
             rank=world.rank,
@@ -65,15 +66,19 @@ def init(world: World, device: str, backend: str, timeout_seconds: float, facts:
     except (RuntimeError, ValueError, OSError) as error:
         said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UserError(
-            f"on host {socket.gethostname()} the {world.world_size} ranks did not come together "
+            f"on host {os.uname().nodename} the {world.world_size} ranks did not come together "
             f"({backend}, rank {world.rank} waited up to {timeout_seconds:g} s): {said}",
             "Look first at ranks that have failed or are missing; if some only start late, raise --fault.timeout.",
         ) from error
 
 
-def _agree(store: "Store", world: World, timeout_seconds: float, facts: Sequence[Fact]) -> str:
+def _agree(store: "Store", world: World, timeout_seconds: float, facts: "Sequence[Fact]") -> str:
     """Compares what this rank runs with the others; the prefix of this start of the ranks in the store."""
     global _meeting
+    from trainer.launch import agreement
+    from trainer.launch.facts import environment, own_build, own_rank
+    from trainer.launch.store import address, held_by_agent
+
     mine = [own_build().fact(), *environment(), *facts]
     if world.launcher == "local":
         agreement.require_build_of_parent(world.rank, own_build(), os.environ[LOCAL_BUILD])
@@ -85,11 +90,14 @@ def _agree(store: "Store", world: World, timeout_seconds: float, facts: Sequence
     return _meeting.prefix
 
 
-def require_same(world: World, topic: str, facts: Sequence[Fact], timeout_seconds: float) -> None:
+def require_same(world: World, topic: str, facts: "Sequence[Fact]", timeout_seconds: float) -> None:
     """Return when all ranks of the process group have come here with the same facts; UserError that tells of the
     difference. Without a process group: at once."""
     if world.world_size == 1 or not _ready():
         return
+    from trainer.launch import agreement
+    from trainer.launch.facts import own_rank
+
     try:
         if world.launcher == "local":
             agreement.require_same_in_folder(launch_folder(), topic, own_rank(world.rank, world.world_size), facts)
@@ -107,6 +115,8 @@ def agree(world: World, timeout_seconds: float) -> None:
 
     Only under a torchrun that holds the store; else rank 0 would have to, at the port that the program will want.
     """
+    from trainer.launch.store import held_by_agent, open_store
+
     if world.world_size == 1 or not held_by_agent():
         return
     try:
@@ -147,6 +157,8 @@ def shutdown(ok: bool) -> None:
     be gone, and a teardown would wait for it; leave with `child.leave`."""
     if not ok or not _ready():
         return
+    import threading
+
     thread = threading.Thread(target=_take_down, name="shutdown of the process group", daemon=True)
     thread.start()
     thread.join(SHUTDOWN_SECONDS)

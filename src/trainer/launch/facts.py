@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -106,13 +105,13 @@ class Rank(NamedTuple):
 
 def own_build() -> Build:
     """That of this process."""
-    return Build(*startup.identity(), VERSION, socket.gethostname(), startup.bundle_path() or sys.prefix)
+    return Build(*startup.identity(), VERSION, os.uname().nodename, startup.bundle_path() or sys.prefix)
 
 
 def own_rank(rank: int, world_size: int, environ: Mapping[str, str] = os.environ) -> Rank:
     """This process."""
     job = {name: environ[name] for name in JOB_VARIABLES if environ.get(name)}
-    return Rank(rank, world_size, socket.gethostname(), os.getpid(), job)
+    return Rank(rank, world_size, os.uname().nodename, os.getpid(), job)
 
 
 def environment() -> list[Fact]:

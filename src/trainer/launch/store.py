@@ -3,7 +3,6 @@
 import contextlib
 import datetime
 import os
-import socket
 import threading
 import time
 
@@ -43,7 +42,7 @@ def open_store(world: World, timeout_seconds: float) -> "Store":
         return _rendezvous(world, timeout_seconds)
     deadline = time.monotonic() + timeout_seconds
     if world.rank == 0 and not held_by_agent():
-        port, host = _place()[1], socket.gethostname()
+        port, host = _place()[1], os.uname().nodename
         if listener.in_use(port):
             raise UserError(
                 f"port {port}, where the ranks should meet, can't be opened on {host}: {_holder()}", OTHER_PORT
@@ -105,7 +104,7 @@ def _explained(world: World, timeout_seconds: float, said: str) -> UserError:
         return _not_found(timeout_seconds, listener.look(*_place()))
     line = next((line.strip() for line in said.splitlines() if line.strip()), "no answer")
     return UserError(
-        f"waited {timeout_seconds:g} s on {socket.gethostname()} at {address()} for the other ranks of "
+        f"waited {timeout_seconds:g} s on {os.uname().nodename} at {address()} for the other ranks of "
         f"{world.world_size}: {line}",
         LATE,
     )
@@ -117,7 +116,7 @@ def _not_found(timeout_seconds: float, found: listener.Found) -> UserError:
     else:
         fix = OTHER_PORT if found.never or "no rank" in found.what else LATE
     return UserError(
-        f"waited up to {timeout_seconds:g} s on {socket.gethostname()} for rank 0 at {address()}: {found.what}",
+        f"waited up to {timeout_seconds:g} s on {os.uname().nodename} for rank 0 at {address()}: {found.what}",
         fix,
     )
 
