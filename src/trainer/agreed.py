@@ -1,6 +1,7 @@
 """What all ranks of a run must share before they train: settings, code of the user's own, training data."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 # settings that may differ between ranks, and why; every other one is compared
 OF_A_RANK = {
-    "run.folder": "a shared folder may have another path on each host; the data in it is compared",
+    "run.folder": "a shared folder may have another path on each host; compared where all ranks share one",
     "run.resume": "rank 0 chooses the checkpoint for all",
     "run.threads": "hosts have different numbers of cores",
     "start.layers": "they change when a rank is ready, never a number",
@@ -34,9 +35,13 @@ OF_A_RANK = {
 }
 
 
-def settings_facts(config: Config, origins: Mapping[str, str]) -> list[Fact]:
-    """Every setting that the ranks must share, in the order of the run file. `origins`: as `Resolved` has them."""
+def settings_facts(config: Config, origins: Mapping[str, str], one_host: bool = False) -> list[Fact]:
+    """Every setting that the ranks must share, in the order of the run file; on one host the run folder comes first:
+    it tells two jobs apart. `origins`: as `Resolved` has them."""
     facts = []
+    if one_host:
+        folder = os.path.abspath(config.run.folder)  # noqa: PTH100 - as it is named, not where links lead
+        facts.append(Fact("settings", "run.folder", folder, f"run.folder = {folder}"))
     for section, key, _ in keys():
         name = f"{section}.{key}"
         if name in OF_A_RANK:

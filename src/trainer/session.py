@@ -74,7 +74,7 @@ def process_group(
 ) -> Iterator[None]:
     """The ranks' common group, for as long as the run lasts. After an error it is left as it is: a tidy end would wait
     for ranks that may never come. UserError where the ranks' settings differ; `origins`: where they came from."""
-    facts = settings_facts(config, origins or {}) if world.world_size > 1 else []
+    facts = settings_facts(config, origins or {}, world.one_machine) if world.world_size > 1 else []
     comm.init(world, device.type, config.parallel.backend, config.fault.timeout, facts)
     yield
     comm.shutdown(True)

@@ -112,7 +112,14 @@ def test_a_setting_that_differs_is_named_on_both_sides(
 
 
 def test_code_of_the_users_that_differs(ranks: Ranks, tmp_path: Path) -> None:
-    own = ("--model.build", "own.py:ToyModel", "--model.loss", "own.py:token_loss")
+    own = [
+        "--model.build",
+        "own.py:ToyModel",
+        "--model.loss",
+        "own.py:token_loss",
+        "--run.folder",
+        str(tmp_path / "run"),
+    ]
     for rank, place in enumerate("ab"):
         (tmp_path / place).mkdir()
         (tmp_path / place / "own.py").write_text(MODEL + f"# version {place if rank else 'a'}\n")
@@ -129,10 +136,20 @@ def test_data_that_differ(ranks: Ranks, tmp_path: Path) -> None:
         (tmp_path / place / "own_data.py").write_text(DATA)
         (tmp_path / place / "count.txt").write_text(count)
     for rank, place in enumerate("ab"):
-        ranks.start(rank, "--data.dataset", "own_data.py:data", cwd=place)
+        ranks.start(rank, "--data.dataset", "own_data.py:data", "--run.folder", str(tmp_path / "run"), cwd=place)
     for status, printed in ranks.end():
         assert status == 1
         assert "the ranks do not have the same training data: rank 1 on" in error_of(printed)
+
+
+def test_on_one_host_the_run_folder_tells_jobs_apart(ranks: Ranks, tmp_path: Path) -> None:
+    ranks.start(0, "--run.folder", "one")
+    ranks.start(1, "--run.folder", "other")
+    for status, printed in ranks.end():
+        assert status == 2
+        assert f"has run.folder = {tmp_path / 'other'}; the other rank has run.folder = {tmp_path / 'one'}" in error_of(
+            printed
+        )
 
 
 def test_two_jobs_at_one_port_part(ranks: Ranks) -> None:
