@@ -1,6 +1,7 @@
 """Odd surroundings: closed and full streams, names in any bytes, no memory, no room, no /proc. A run goes on, or says
 in one `error:` and one `fix:` line why not; never a traceback."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -349,6 +350,30 @@ def test_disks_that_are_full_or_read_only(tmp_path: Path) -> None:
     done = shell(f"unshare -m sh -c '{mount.format('ro', f'{words} --run.folder m/run')}'", tmp_path)
     assert done.returncode == 1
     assert "the run folder m/run can't be written to: Read-only file system" in one_error(done.stderr.decode())
+
+
+@pytest.mark.skipif(not ROOT, reason="mounting needs root")
+@pytest.mark.parametrize("nproc", ["1", "2"])
+def test_a_disk_that_fills_up_costs_no_older_checkpoint(tmp_path: Path, nproc: str) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], check=True)
+    try:
+        words = [*run_file(tmp_path), "--run.folder", "disk/run", "--nproc", nproc]
+        assert warm_trainer(*words, cwd=tmp_path).returncode == 0
+        with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        done = warm_trainer(*words, "--run.epochs", "2", cwd=tmp_path)
+        assert done.returncode == 1
+        assert "No space left on device" in one_error(done.stderr)
+        (disk / "filler").unlink()
+        assert "whole" in warm_trainer("checkpoints", "verify", "disk/run", cwd=tmp_path).stdout
+        done = warm_trainer(*words, "--run.epochs", "2", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "resumed from disk/run/checkpoints/step-00000006" in done.stderr
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 @pytest.mark.skipif(not ROOT, reason="hiding /proc needs root")
