@@ -47,7 +47,7 @@ def require_untouched(archive: Archive, descriptor: int) -> None:
     if found < size and len(tail) < size - offset:
         raise BundleError(f"{archive.path} is cut off: it has {found} of {size} bytes", FIX)
     if found != size or zlib.crc32(tail) != word(head, "tail_crc"):
-        changed = ", ".join(_changed(archive, descriptor)) or "its table of contents"
+        changed = _appended(descriptor, size) or ", ".join(_changed(archive, descriptor)) or "its table of contents"
         raise BundleError(f"{archive.path} was changed after it was built: {changed}", FIX)
     if check(pread(descriptor, word(head, "main_size"), HEADER_SIZE)) != head[MAIN_CHECK : MAIN_CHECK + 8]:
         raise BundleError(f"{archive.path} was changed after it was built: __main__", FIX)
@@ -106,6 +106,31 @@ def sha256(descriptor: int, offset: int = 0) -> str:
     return total.hexdigest()
 
 
+def _appended(descriptor: int, size: int) -> str:
+    """What was put behind a file of that size, where that is a zip of its own or nothing that Python reads; or ""."""
+    more = os.fstat(descriptor).st_size - size
+    if more <= 0:
+        return ""
+    told = f"{more:,} bytes were appended"
+    try:
+        end, present = _end_of_zip(descriptor), _contents(descriptor)
+    except (ValueError, OSError):
+        return told
+    if end < size:  # the build's own
+        return told
+    if any(offset < size for _, offset in present.values()):  # a zip tool has written its table anew
+        return ""
+    main = next((name for name in ("__main__.pyc", "__main__.py") if name in present), "")
+    return f"{told}, a zip" + (f" whose {main} Python runs in place of the trainer" if main else "")
+
+
+def _end_of_zip(descriptor: int) -> int:
+    """Where the end record lies that a zip reader takes for the file's. ValueError where there is none."""
+    size = os.fstat(descriptor).st_size
+    start = max(0, size - 66000)  # the end record and the longest comment
+    return start + pread(descriptor, size - start, start).rindex(_END)
+
+
 def _changed(archive: Archive, descriptor: int) -> list[str]:
     """The paths that the zip's present table of contents has otherwise than the build wrote it."""
     try:
@@ -124,18 +149,20 @@ def _changed(archive: Archive, descriptor: int) -> list[str]:
 
 
 def _contents(descriptor: int) -> dict[str, tuple[int, int]]:
-    """Path -> CRC and offset of the member, as a zip reader sees them now. ValueError if it is no zip."""
-    size = os.fstat(descriptor).st_size
-    start = max(0, size - 66000)  # the end record and the longest comment
-    end = pread(descriptor, size - start, start)
-    at = end.rindex(_END)
-    length, offset = (int.from_bytes(end[at + i : at + i + 4], "little") for i in (12, 16))
-    directory = pread(descriptor, length, offset)
+    """Path -> CRC and offset of the member, as Python sees them now: by the last end record, wherever the zip that it
+    belongs to begins. ValueError if it is no zip."""
+    at = _end_of_zip(descriptor)
+    end = pread(descriptor, 22, at)
+    length, offset = (int.from_bytes(end[i : i + 4], "little") for i in (12, 16))
+    begins = at - length - offset
+    if begins < 0:
+        raise ValueError("no zip")
+    directory = pread(descriptor, length, at - length)
     found = {}
     at = 0
     while directory[at : at + 4] == _CENTRAL:
         name, extra, comment = (int.from_bytes(directory[at + i : at + i + 2], "little") for i in (28, 30, 32))
         crc, member = (int.from_bytes(directory[at + i : at + i + 4], "little") for i in (16, 42))
-        found[directory[at + 46 : at + 46 + name].decode()] = (crc, member)
+        found[directory[at + 46 : at + 46 + name].decode(errors="replace")] = (crc, begins + member)
         at += 46 + name + extra + comment
     return found

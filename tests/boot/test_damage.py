@@ -1,6 +1,7 @@
 """An archive that is not as it was built says so, and what is wrong with it; old code never stands for new text."""
 
 import hashlib
+import io
 import os
 import shutil
 import subprocess
@@ -12,7 +13,9 @@ import pytest
 
 from tests.boot import bed
 from trainer_boot import layout
+from trainer_boot.bundle_file import BundleFile
 
+ROOT = bed.ROOT
 FILES: bed.Files = {
     "pack/__init__.py": "",
     "pack/part.py": "def value():\n    return 42\n",
@@ -76,12 +79,84 @@ def test_an_archive_packed_anew_is_refused(place: Path, tmp_path: Path) -> None:
         assert "header is missing" in refused(again, python)
 
 
+def appended(place: Path, members: dict[str, str] | None, more: bytes = b"") -> None:
+    """Puts a zip with these members, and more bytes, behind the file: what `cat` does."""
+    content = io.BytesIO()
+    if members is not None:
+        with zipfile.ZipFile(content, "w") as archive:
+            for name, text in members.items():
+                archive.writestr(name, text)
+    place.write_bytes(place.read_bytes() + content.getvalue() + more)
+
+
+def damage(place: Path) -> str:
+    """What another copy says of it."""
+    (found,) = BundleFile(str(place)).damage()
+    return found
+
+
 def test_trailing_bytes_are_refused(place: Path) -> None:
-    """A zip reader would look for the table of contents at the end, and may find another one."""
-    with place.open("ab") as file:
-        file.write(b"x")
-    done = bed.run(place)
-    assert done.returncode == 1
+    appended(place, None, b"x" * 17)
+    for python in pythons():
+        assert "was changed after it was built: 17 bytes were appended" in refused(place, python)
+    assert "17 bytes were appended" in damage(place)
+
+
+def test_an_appended_file_of_ours_is_refused(place: Path) -> None:
+    """Its `__main__` runs, which is ours, and finds that the header is not that of the end."""
+    appended(place, None, place.read_bytes())
+    for python in pythons():
+        assert "bytes were appended, a zip whose __main__.pyc Python runs" in refused(place, python)
+
+
+def test_so_many_bytes_that_python_finds_no_zip(place: Path) -> None:
+    appended(place, None, bytes(70_000))
+    for python in pythons():
+        done = bed.run(place, python=python)
+        assert (done.returncode != 0, done.stdout) == (True, "")
+    assert "70,000 bytes were appended" in damage(place)
+
+
+@pytest.mark.parametrize("members", [{"__main__.py": "print('foreign')"}, {"data.txt": "no program"}])
+def test_what_runs_of_an_appended_zip(place: Path, members: dict[str, str]) -> None:
+    """Python reads the last table of contents: a `__main__` in it runs before anything of ours, and nothing of ours can
+    refuse it, whatever TRAINER_VERIFY says. Another copy names it."""
+    digest = hashlib.sha256(place.read_bytes()).hexdigest()
+    appended(place, members)
+    for python in pythons():
+        done = bed.run(place, python=python, environment={"TRAINER_VERIFY": digest})
+        if "__main__.py" in members:
+            assert (done.returncode, done.stdout) == (0, "foreign\n")
+        else:
+            assert "can't find '__main__' module" in done.stderr
+    told = damage(place)
+    runs = "a zip whose __main__.py Python runs in place of the trainer"
+    assert told.endswith("a zip" if "data.txt" in members else runs), told
+
+
+def test_a_replaced_main_that_does_not_hand_over_runs(place: Path) -> None:
+    """The same in the file's own zip; one that hands over to us is refused."""
+    whole = place.read_bytes()
+    main = (ROOT / "src" / "trainer_boot" / "__main__.py").read_text()
+    for text in ("print('foreign')", main.replace("import marshal\n", "import marshal\nprint('foreign')\n")):
+        place.write_bytes(whole)
+        with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(place, "a") as archive:
+            names = [name for name in archive.namelist() if name.startswith("__main__")]
+            for name in names:
+                archive.writestr(name, text if name.endswith(".py") else b"no bytecode")
+        for python in pythons():
+            done = bed.run(place, python=python)
+            assert done.stdout == "foreign\n"
+            if "import marshal" in text:  # it hands over
+                assert done.returncode == 1
+                assert "was changed after it was built: __main__" in done.stderr
+        assert "was changed after it was built: __main__" in damage(place)
+
+
+def test_bytes_in_front_are_refused(place: Path) -> None:
+    place.write_bytes(b"#!/bin/false\n" + place.read_bytes())
+    for python in pythons():
+        assert "header is missing" in refused(place, python)
 
 
 def test_changed_code_is_refused(place: Path) -> None:

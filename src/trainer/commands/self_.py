@@ -28,6 +28,9 @@ HELP = """usage: trainer self info     [FILE] [--json]
 Without FILE: the file that this is. A file that vouches for itself proves a whole copy, not an honest one: verify
 another one with a trainer that you trust, or have it signed. At every start what is executed is checked;
 TRAINER_VERIFY=all has the whole file checked first, TRAINER_VERIFY=DIGEST lets no file run but the one of that SHA-256.
+Both are checked by the file itself: where another zip was appended to it (`cat`), or its __main__ replaced by a program
+that never calls the trainer, Python runs that and nothing of ours can refuse it. Check such a file from outside, with
+sha256sum or with `self verify FILE --sha256 DIGEST` of another copy, before it is started.
 
 examples:
   python trainer.pyz self info
