@@ -52,7 +52,8 @@ def nearer(path: str, mode: str = "auto") -> tuple[str, str]:
     try:
         return _copy_of(path), "from a copy on this node"
     except (Unfit, OSError, Aside) as error:
-        return path, f"no copy on this node: {error}"
+        named = isinstance(error, OSError) and error.filename
+        return path, f"no copy on this node: {f'{error.filename}: {error.strerror}' if named else error}"
 
 
 def is_shared(path: str) -> bool:

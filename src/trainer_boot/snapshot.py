@@ -60,13 +60,15 @@ def serve(
     from trainer_boot import snapshot_serving
 
     sites = site_folders() if sites is None else list(sites)
-    path, passed = snapshot_place.find(identity(sites), cache)
+    path, passed, trusted = snapshot_place.find(identity(sites), cache)
     _serving = serving = _Serving(sites, cache, path, node_local, passed)
     snapshot_serving.withdraw()
     try:
         why = snapshot_serving.unusual() or ("" if sites else "there is no site-packages folder")
         if why:
             raise Aside(why, remake=False)
+        if not trusted:
+            raise Aside(passed)
         place, why = nearer(serving.path, node_local)
         serving.why = "; ".join(filter(None, (why, passed)))
         reader = open_snapshot(place)
@@ -77,7 +79,7 @@ def serve(
             raise
     except Aside as aside:
         serving.remake = aside.remake
-        why = "; ".join(filter(None, (aside.why, passed)))
+        why = "; ".join(dict.fromkeys(filter(None, (aside.why, passed))))
         return {"layer": "snapshot", "state": "aside", "why": why, "path": serving.path}
     return _on(serving, snapshot_serving.install(reader, sites))
 

@@ -58,27 +58,30 @@ def file_in(folder: str, identity: str) -> str:
     return f"{folder}/{PREFIX}{identity}{SUFFIX}"
 
 
-def find(identity: str, cache: str | None = None) -> tuple[str, str]:
-    """The path of the first that may be served, and why those before it may not; where there is none, the path of the
-    first that there may be. `cache`: this folder only."""
+def find(identity: str, cache: str | None = None) -> tuple[str, str, bool]:
+    """The path of the first that may be served, or else of the first that there may be; why those before it may not be
+    served; whether any may. `cache`: this folder only."""
     reasons: list[str] = []
     possible: list[str] = []
     first = ""
     for folder in [cache] if cache else folders():
         path = file_in(folder, identity)
         first = first or path
+        usual = f"/tmp/trainer-pyz-{os.geteuid()}"
+        if folder.startswith(usual + "-"):
+            reasons.append(f"{usual} belongs to another user or can be written by others: {folder} is used instead")
         try:
             trust.require_own(folder)
             if os.path.lexists(path):
                 trust.judge(path, os.lstat(path), trust.owners())
-                return path, "; ".join(reasons)
+                return path, "; ".join(reasons), True
         except trust.Untrusted as problem:
             reasons.append(str(problem))
             continue
         except OSError:  # there is none
             pass
         possible.append(path)
-    return (possible or [first])[0], "; ".join(reasons)
+    return (possible or [first])[0], "; ".join(reasons), bool(possible)
 
 
 def make_folder(cache: str | None = None) -> str:

@@ -113,9 +113,11 @@ def test_another_private_folder_is_found_again(tmp_path: Path, monkeypatch: pyte
     snapshot_place.own_folder(other, linked=False)
     assert snapshot_place.private_in(base) == other
     monkeypatch.setattr(snapshot_place, "folders", lambda: [str(tmp_path / f"{usual.name}-a"), other])
-    path, why = snapshot_place.find("0" * 16)
-    assert path.startswith(other)
-    assert why == f"{usual}-a can be written by others (mode 777)"
+    path, told, trusted = snapshot_place.find("0" * 16)
+    assert (path.startswith(other), trusted) == (True, True)
+    assert told == f"{usual}-a can be written by others (mode 777)"
+    monkeypatch.setattr(snapshot_place, "folders", lambda: [str(tmp_path / f"{usual.name}-a")])
+    assert snapshot_place.find("0" * 16)[1:] == (told, False)
 
 
 def test_makers_at_once_leave_one_whole_snapshot(environment: Environment) -> None:

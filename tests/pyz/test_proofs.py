@@ -62,6 +62,17 @@ def test_damaged_files_are_refused_or_do_what_the_whole_one_does(pyz: Path) -> N
     )
 
 
+def test_planted_modules_run_only_where_plain_python_runs_them(pyz: Path) -> None:
+    words = ["--options=-I", "--ways", "train, started;exec, one", "--pyz", str(pyz), "--no-json"]
+    assert "2 of 2 starts ran nothing that plain Python would not run" in tool("prove_interpreter_flags", *words)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users")
+def test_what_other_users_could_have_written_is_not_entered() -> None:
+    setups = "bin is 0777;torch/__init__.py is another's;the folder is another's;lock of a killed maker"
+    assert "6 of 6 as they should be" in tool("prove_other_users", "--only", setups, "--no-json")
+
+
 def test_answers_are_measured_beside_bare_python(pyz: Path, tmp_path: Path) -> None:
     drawn = tmp_path / "startup.svg"
     flows = ["--flows", "version,help,wrong", "--rounds", "2"]

@@ -23,8 +23,9 @@ snapshot puts the Python code of the packages that training imports into one fil
          makes one too. Kept in $TRAINER_SNAPSHOT_DIR, else in the user's cache. --force: also where there is one.
 
 The store: --store FOLDER, else $TRAINER_ENV_STORE, else trainer-pyz among the user's data. It counts only if it belongs
-to you, to root, or to an owner named in $TRAINER_ENV_OWNERS, and nobody else can write it or replace a folder above it. TRAINER_ENV_ENTER=0: never
-go on in a stored environment. Mirrors: UV_DEFAULT_INDEX, PIP_INDEX_URL. All but snapshot take --json.
+to you, to root, or to an owner named in $TRAINER_ENV_OWNERS, and nobody else can write it or replace a folder above it.
+TRAINER_ENV_ENTER=0: never go on in a stored environment. Mirrors: UV_DEFAULT_INDEX, PIP_INDEX_URL. All but snapshot
+take --json.
 
 examples:
   python trainer.pyz env check
