@@ -52,8 +52,8 @@ def nearer(path: str, mode: str = "auto") -> tuple[str, str]:
     try:
         return _copy_of(path), "from a copy on this node"
     except (Unfit, OSError, Aside) as error:
-        named = isinstance(error, OSError) and error.filename
-        return path, f"no copy on this node: {f'{error.filename}: {error.strerror}' if named else error}"
+        why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+        return path, f"no copy on this node: {why}"
 
 
 def is_shared(path: str) -> bool:
