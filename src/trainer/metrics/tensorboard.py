@@ -58,5 +58,5 @@ class EventWriter:
     def _refused(self, error: OSError) -> UserError:
         return UserError(
             f"cannot write TensorBoard events to {self._folder}: {error.strerror or error}",
-            "free space and make the folder writable, or choose another one with --run.folder",
+            "Free space and make the folder writable, or choose another one with --run.folder.",
         )

@@ -8,6 +8,7 @@ Strict JSON (RFC 8259): a number that is not finite is null and its name stands 
 `event` and `at_step` instead of `step`.
 """
 
+import errno
 import json
 import math
 import os
@@ -130,7 +131,10 @@ class MetricsWriter:
     def _append(self, data: bytes) -> None:
         """All of `data` or none of it: what a full disk cut off is taken back."""
         assert self._file is not None
-        before = os.fstat(self._file).st_size
+        status = os.fstat(self._file)
+        if status.st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, "it was removed during the run")
+        before = status.st_size
         written = 0
         try:
             while written < len(data):
@@ -147,7 +151,9 @@ class MetricsWriter:
 
     def _refused(self, error: OSError) -> UserError:
         what = f"cannot write metrics to {self.path}: {error.strerror}"
-        return UserError(what, "free space and make the folder writable, or choose another one with --run.folder")
+        if error.errno == errno.ENOENT:
+            return UserError(what, "Leave the run folder in place while a run uses it; start again to continue.")
+        return UserError(what, "Free space and make the folder writable, or choose another one with --run.folder.")
 
 
 def _finite(value: Any, name: str, names: list[str]) -> Any:

@@ -213,6 +213,17 @@ def test_a_full_disk_is_loud_and_leaves_whole_lines(tmp_path: Path) -> None:
         assert steps(path) == list(range(1, 101))
 
 
+def test_a_file_that_is_removed_during_the_run_is_loud(tmp_path: Path) -> None:
+    writer = MetricsWriter(tmp_path / "metrics.jsonl", None)
+    writer.write(step=1, loss=1.0)
+    writer.flush()
+    (tmp_path / "metrics.jsonl").unlink()
+    writer.write(step=2, loss=1.0)
+    with pytest.raises(UserError, match=r"metrics\.jsonl: it was removed during the run"):
+        writer.flush()
+    writer.close()
+
+
 def test_a_folder_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot write metrics"):
