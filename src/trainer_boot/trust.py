@@ -97,19 +97,24 @@ def inside(folder: str, depth: int, trusted: "frozenset[int]", known: "Collectio
     waiting = [(folder, depth)]
     while waiting:
         place, levels = waiting.pop()
-        with os.scandir(place) as entries:
-            for entry in entries:
+        try:
+            entries = list(os.scandir(place))
+        except OSError as error:
+            yield Untrusted(place, f"can't be read ({error.strerror})")
+            continue
+        for entry in entries:
+            try:
                 status = entry.stat(follow_symlinks=False)
-                kind = status.st_mode & KIND
-                target = None
-                if kind == LINK:
-                    target = os.path.join(place, os.readlink(entry.path))
-                    target = None if target in seen or os.path.dirname(target) == place else target
-                if target is not None or status.st_uid not in trusted or status.st_mode & 0o022:
-                    seen.add(target or "")
-                    yield from _problems(entry.path, status, target, trusted)
-                if kind == FOLDER and levels != 1:
-                    waiting.append((entry.path, levels - 1))
+                link = os.readlink(entry.path) if status.st_mode & KIND == LINK else ""
+            except FileNotFoundError:  # removed meanwhile
+                continue
+            target = os.path.join(place, link) if link else None
+            target = None if target in seen or os.path.dirname(target or "") == place else target
+            if target is not None or status.st_uid not in trusted or status.st_mode & 0o022:
+                seen.add(target or "")
+                yield from _problems(entry.path, status, target, trusted)
+            if status.st_mode & KIND == FOLDER and levels != 1:
+                waiting.append((entry.path, levels - 1))
 
 
 def _problems(

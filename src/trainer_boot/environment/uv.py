@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import subprocess
 import sys
 import zipfile
 
+from trainer_boot import trust
 from trainer_boot.environment import running, wheels
 from trainer_boot.environment.refused import Refused
 
@@ -82,8 +82,12 @@ def _serves(path: str) -> bool:
 
 
 def _is_own(path: str) -> bool:
-    status = os.stat(path)
-    return status.st_uid in (os.geteuid(), 0) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    """Whether nobody else could have put a program there."""
+    try:
+        trust.require_own(path)
+    except (trust.Untrusted, OSError):
+        return False
+    return True
 
 
 def cache_arguments(store: Store) -> list[str]:
