@@ -343,7 +343,7 @@ class Eval(Section):
 class Fault(Section):
     """What happens when something goes wrong."""
 
-    timeout: float = setting(600.0, "seconds a rank waits for the others before the run is ended", above=0)
+    timeout: float = setting(600.0, "seconds a rank waits for the others before the run is ended", above=0, maximum=1e9)
     max_restarts: int = setting(0, "starts after a failed rank, each from the newest checkpoint", minimum=0)
     nan: str = setting(
         "stop",

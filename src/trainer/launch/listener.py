@@ -29,6 +29,8 @@ def look(host: str, port: int) -> Found:
         connection = socket.create_connection((host, port), timeout=ANSWER_SECONDS)
     except socket.gaierror as error:
         return Found(f"the name {host} can't be resolved ({error.strerror})", answers=False)
+    except UnicodeError:
+        return Found(f"{host!r} is not a host name and can't be resolved", answers=False)
     except ConnectionRefusedError:
         what = "nothing listens there: rank 0 has not started, still prepares data, has ended, or runs on another host"
         return Found(what, answers=False)

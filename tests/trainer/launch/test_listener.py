@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in its __all__
 
 from trainer.launch import listener
@@ -80,5 +81,6 @@ def test_nobody_is_there() -> None:
     assert not listener.in_use(port)
 
 
-def test_a_name_that_is_none() -> None:
-    assert "can't be resolved" in listener.look("no-such-host.invalid", 1).what
+@pytest.mark.parametrize("name", ["no-such-host.invalid", "x" * 100, "..", "é" * 70])
+def test_a_name_that_is_none(name: str) -> None:
+    assert "can't be resolved" in listener.look(name, 1).what
