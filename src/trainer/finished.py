@@ -8,6 +8,7 @@ from typing import Any
 
 from trainer.agreed import settings_facts
 from trainer.checkpoint.store import FOLDER, Damaged, verify
+from trainer.safe_open import Unfit, read_regular
 from trainer.schema import Config
 
 FILE = "finished.json"
@@ -56,9 +57,7 @@ def _digest(config: Config) -> str:
 def _read(path: Path) -> dict[str, Any]:
     """Return the note; empty where there is none, or none that can be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            value = json.loads(file.read(_LARGEST_BYTES))
-    except (OSError, ValueError, RecursionError):
+        value = json.loads(read_regular(path, _LARGEST_BYTES))
+    except (Unfit, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

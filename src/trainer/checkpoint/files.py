@@ -1,21 +1,15 @@
 """Files of a checkpoint: found without following links, opened without waiting, never larger than they may be."""
 
+import contextlib
 import os
-import stat
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 
+from trainer.safe_open import Unfit, kind, open_regular
+
 # the client of a network file system keeps a removed file that is still open under such a name
 _KEPT_BY_NFS = ".nfs"
-_KINDS = {
-    stat.S_IFLNK: "a symbolic link",
-    stat.S_IFDIR: "a directory",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 
 
 class Damaged(Exception):
@@ -28,15 +22,6 @@ class Damaged(Exception):
         self.why = why
 
 
-class Identity(tuple[int, ...]):
-    """Device, inode, size and times of a file: equal as long as nobody has replaced or written it."""
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> "Identity":
-        """Return the identity that `status` tells."""
-        return cls((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
-
-
 def regular_files(folder: Path) -> Iterator[str]:
     """Yield the names of all files below `folder`, relative to it and with `/`, in a fixed order.
 
@@ -45,23 +30,16 @@ def regular_files(folder: Path) -> Iterator[str]:
     yield from _below(folder, "")
 
 
-def open_regular(folder: Path, name: str) -> BufferedReader:
+def open_file(folder: Path, name: str) -> BufferedReader:
     """Open the regular file `name` of `folder` for reading.
 
     No part of `name` may be a link. A named pipe does not block. Raises `Damaged` if there is no such regular file.
     """
     try:
-        descriptor = _open_below(folder, name)
-    except FileNotFoundError:
-        raise Damaged(folder, name, "is missing") from None
-    except OSError as error:
-        kind = _kind(folder / name)
-        raise Damaged(folder, name, f"is {kind}" if kind else f"cannot be read: {error.strerror}") from error
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise Damaged(folder, name, f"is {_KINDS.get(stat.S_IFMT(status.st_mode), 'not a regular file')}")
-    return open(descriptor, "rb")
+        with _parent(folder, name) as (parent, last):
+            return open_regular(last, parent)
+    except Unfit as problem:
+        raise Damaged(folder, name, str(problem)) from problem
 
 
 def _below(folder: Path, inside: str) -> Iterator[str]:
@@ -80,27 +58,26 @@ def _below(folder: Path, inside: str) -> Iterator[str]:
             if not entry.name.startswith(_KEPT_BY_NFS):
                 yield name
         else:
-            raise Damaged(folder, name, f"is {_kind(folder / name) or 'gone'}")
+            raise Damaged(folder, name, f"is {kind(folder / name) or 'gone'}")
 
 
-def _open_below(folder: Path, name: str) -> int:
-    """Return a descriptor of a file below `folder`, which itself may be a link."""
-    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+@contextlib.contextmanager
+def _parent(folder: Path, name: str) -> Iterator[tuple[int, str]]:
+    """Open the directory that the file `name` below `folder` lies in, and which only `folder` may reach by a link."""
     *parents, last = name.split("/")
+    here = -1
     try:
+        here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         for parent in parents:
             inner = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
             os.close(here)
             here = inner
-        return os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
+    except FileNotFoundError:
+        raise Unfit("is missing") from None
+    except OSError as error:
+        raise Unfit(f"cannot be read: {error.strerror}") from error
+    else:
+        yield here, last
     finally:
-        os.close(here)
-
-
-def _kind(path: Path) -> str:
-    """Return what `path` is, if it is no regular file."""
-    try:
-        mode = os.lstat(path).st_mode
-    except OSError:
-        return ""
-    return "" if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "not a regular file")
+        if here >= 0:
+            os.close(here)

@@ -9,7 +9,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
-from trainer.checkpoint.files import Damaged, Identity, open_regular, regular_files
+from trainer.checkpoint.files import Damaged, open_file, regular_files
+from trainer.safe_open import Identity
 
 MANIFEST = "manifest.json"
 LARGEST_BYTES = 64 << 20  # a manifest of 100,000 ranks has 16 MB
@@ -69,7 +70,7 @@ def read_manifest(folder: Path) -> Manifest:
     Raises `Damaged` if it is missing, is not byte for byte what was written, or is of another step than the folder's
     name says.
     """
-    with open_regular(folder, MANIFEST) as file:
+    with open_file(folder, MANIFEST) as file:
         size = os.fstat(file.fileno()).st_size
         if size > LARGEST_BYTES:
             raise Damaged(folder, MANIFEST, f"has {size:,} bytes; a manifest has at most {LARGEST_BYTES:,}")
@@ -108,7 +109,7 @@ def has_file(folder: Path, name: str) -> bool:
 
 def digest_and_sync(folder: Path, name: str) -> tuple[int, str]:
     """Return size and SHA-256 of a file that was just written, and make it durable."""
-    with open_regular(folder, name) as file:
+    with open_file(folder, name) as file:
         os.fsync(file.fileno())
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return file.tell(), digest
@@ -139,7 +140,7 @@ def verify(folder: Path) -> Manifest:
     """
     manifest = check_names(folder)
     for name, (_, expected) in manifest.files.items():
-        with open_regular(folder, name) as file:
+        with open_file(folder, name) as file:
             before = Identity.of(os.fstat(file.fileno()))
             try:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -155,7 +156,7 @@ def verify(folder: Path) -> Manifest:
 
 def open_verified(folder: Path, name: str) -> BufferedReader:
     """Open a file for loading. Raises `Damaged` if it changed after this process verified it."""
-    file = open_regular(folder, name)
+    file = open_file(folder, name)
     known = _verified.get((folder.absolute(), name))
     if known is not None and Identity.of(os.fstat(file.fileno())) != known:
         file.close()
