@@ -12,7 +12,12 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "trainer"
 
 # rooms of the trainer that know no sibling room
-ALONE = {"data": {"schema", "user_code"}, "checkpoint": set(), "metrics": set(), "models": {"schema", "user_code"}}
+ALONE = {
+    "data": {"schema", "user_code", "startup"},
+    "checkpoint": set(),
+    "metrics": set(),
+    "models": {"schema", "user_code"},
+}
 
 
 def imports(path: Path) -> Iterator[tuple[str, bool]]:

@@ -4,7 +4,7 @@ import contextlib
 import sys
 from pathlib import Path
 
-from trainer import finished, imports, startup
+from trainer import finished, imports, run_data, startup
 from trainer import folder as run_folder
 from trainer.config import Resolved, to_toml
 from trainer.errors import UserError
@@ -47,7 +47,7 @@ def _run(resolved: Resolved, world: World, stop: StopRequest, notes: "list[Note]
     run_folder.make(folder, config.run.resume)
     startup.mark("checks")
     with run_folder.locked(folder) if world.rank == 0 else contextlib.nullcontext():
-        found = prepare(config, folder, stop) if world.rank == 0 else None
+        found, place = prepare(config, folder, stop) if world.rank == 0 else (None, "")
         startup.mark("data")
         notes = imports.bring_in(config, world) if notes is None else notes
         from trainer import session
@@ -66,12 +66,13 @@ def _run(resolved: Resolved, world: World, stop: StopRequest, notes: "list[Note]
                     if world.rank == 0:
                         tell(said)
                     return 0
-            # rank 0 has prepared the data before it came here; all trust what they find
-            data = open_data(config, folder, prepare=False)
+            # rank 0 has prepared the data, and verified it, before it came here
+            data = open_data(config, folder, prepare=False, place=comm.broadcast_text(place), tell=world.rank == 0)
             startup.mark("data opened")
             training = session.assemble(config, world, device, data, plan, found, stop)
             if world.rank == 0:
                 run_folder.write_run_file(folder, to_toml(resolved))
+                run_data.note(config, folder, data)
             startup.take_off()
             startup.mark("loop")
             training.loop.on_first_update = Reporter(world, folder, notes, config.start)
@@ -97,11 +98,12 @@ def record_snapshot(show: bool) -> None:
         print(f"snapshot for the next start: {note['why'] or note['path']}", file=sys.stderr)
 
 
-def prepare(config: Config, folder: Path, stop: StopRequest) -> Path | None:
+def prepare(config: Config, folder: Path, stop: StopRequest) -> tuple[Path | None, str]:
     """What rank 0 does before torch is imported, so that a missing file is told in milliseconds: finds the checkpoint
-    to go on from, and prepares the data, however long that takes."""
+    to go on from, and prepares the data, however long that takes. The checkpoint, and where the data lies."""
     from trainer import newest
 
+    place = ""
     try:
         with stop.at_once():
             found = newest.find(config)
@@ -110,22 +112,7 @@ def prepare(config: Config, folder: Path, stop: StopRequest) -> Path | None:
 
                 images.note(folder, images.find_images(config.data))
             elif not config.data.dataset:
-                prepare_files(config, folder, found)
+                place = run_data.prepare_files(config, folder, found)
     except KeyboardInterrupt:
         raise UserError("stopped before training began", "Give the same command again to start.", STOPPED) from None
-    return found
-
-
-def prepare_files(config: Config, folder: Path, found: Path | None) -> None:
-    """Token files for the run; those that the checkpoint `found` was trained on stay as they are."""
-    from trainer.checkpoint.run_meta import read_run_meta
-    from trainer.data.prepare import prepare as prepare_tokens
-    from trainer.data.tokenize import open_tokenizer
-
-    keep = read_run_meta(found)["fingerprint"] if found else ""
-    prepare_tokens(config.data, folder, open_tokenizer(config.data.tokenizer), keep=keep, zlib=wants_zlib(config))
-
-
-def wants_zlib(config: Config) -> bool:
-    """The embedded default compares itself with zlib; a corpus of terabytes is not read once more for that."""
-    return any(item.startswith("python:") for item in config.data.text)
+    return found, place

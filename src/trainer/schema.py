@@ -122,7 +122,10 @@ class Data(Section):
     validation: list[str] = setting(
         [], "validation files, read like `text`, `jsonl` or `images`; empty: split off by `holdout`"
     )
-    holdout: int = setting(10, "every n-th document or image is validation; 0: no validation", minimum=0)
+    holdout: int = setting(
+        10, "every n-th document or image is validation, of a single text its last n-th; 0: no validation", minimum=0
+    )
+    binary: bool = setting(False, "text: read files that are not text (compressed, images, NUL bytes) as they are")
     shuffle: bool = setting(True, "a new order each epoch; false: the order of the files")
     workers: int = setting(0, "loader processes per rank, for images and your own dataset", minimum=0)
     cache: str = setting("", "folder of prepared token files; empty: inside the run folder")

@@ -150,6 +150,20 @@ def known_variables() -> list[str]:
     return [*variables.NAMES_CODE, *variables.OTHERS]
 
 
+def untrusted(path: str) -> tuple[str, str] | None:
+    """Return why another user could have written what lies at `path`, and the command that would mend it (or "");
+    None if only this user and root could."""
+    from trainer_boot import trust
+
+    try:
+        trust.require_own(path)
+    except trust.Untrusted as problem:
+        return str(problem), problem.fix
+    except OSError as problem:
+        return f"{path}: {problem.strerror}", ""
+    return None
+
+
 def modules() -> list[str]:
     """The names of the bundled modules, sorted; none where there is no build."""
     finder = _running()

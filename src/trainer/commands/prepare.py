@@ -10,7 +10,8 @@ from trainer.config import require_data
 HELP = """usage: trainer prepare [RUN.toml] [--section.key VALUE ...]
 
 Tokenizes the run's data into memory-mapped files, in data.cache or the run folder, so that training starts at once.
-Runs with the same files, tokenizer and hold-out share them. Needs no torch.
+Runs with the same files, tokenizer and hold-out share them. What is there already is never changed, so that a run that
+is going on keeps its data. Needs no torch.
 
 example:
   trainer prepare run.toml --data.cache /scratch/tokens"""
@@ -32,12 +33,13 @@ def run(arguments: list[str]) -> int:
         return 0
     from trainer.data.datasets import open_data
     from trainer.needs import need
+    from trainer.run_data import prepare_files
 
     need("numpy")
 
     place = Path(config.run.folder)
     folder.make(place, "auto")
-    data = open_data(config, place, prepare=True)
+    data = open_data(config, place, prepare=False, place=prepare_files(config, place, None), tell=True)
     print(f"training: {len(data.train):,} samples of {data.train.tokens_per_sample} tokens")
     if data.validation is not None:
         print(f"validation: {len(data.validation):,} samples, {data.validation_bytes:,} bytes of text")

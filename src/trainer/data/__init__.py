@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trainer.data.datasets import Datasets as Datasets
-    from trainer.data.datasets import is_prepared as is_prepared
     from trainer.data.datasets import open_data as open_data
 
-__all__ = ["Datasets", "is_prepared", "open_data"]
+__all__ = ["Datasets", "open_data"]
 
 
 def __getattr__(name: str) -> object:

@@ -5,9 +5,11 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from trainer.data.description import Prepared, Split
-from trainer.data.prepare import has_prepared, prepare, prepared, say
-from trainer.data.source import Source
+from trainer.data.description import Damaged, Prepared, Split, read_description, read_zlib, require_sizes
+from trainer.data.prepare import prepare as prepare_tokens
+from trainer.data.prepare import require_right, root_of, say
+from trainer.data.run_note import read_note, tokenizer_of_run, with_fingerprint, write_note
+from trainer.data.source import NoData, Source
 from trainer.data.tokenize import Tokenizer, check_vocabulary, open_tokenizer
 from trainer.errors import UserError
 from trainer.schema import Config, Data
@@ -19,8 +21,9 @@ class Datasets(NamedTuple):
     `vocabulary` is 0 if neither settings nor data tell it, and of images the number of classes; `tokenizer` is None for
     what is no text. `validation_bytes`
     and `validation_tokens` are the bytes of text and the tokens that all of `validation` stands for, 0 if unknown.
-    `fingerprint` is a digest of the tokens: equal for equal data, however often it was prepared. `zlib_bits_per_byte`
-    is there if it was asked for and the validation data is text. `info` is for people: counts and places.
+    `fingerprint` is a digest of the tokens: equal for equal data, however often it was prepared. `files` are the token
+    files that hold it, if any do. `zlib_bits_per_byte` is there if it was asked for and the validation data is text.
+    `info` is for people: counts and places.
     """
 
     train: Source
@@ -32,50 +35,119 @@ class Datasets(NamedTuple):
     fingerprint: str
     zlib_bits_per_byte: float | None
     info: dict[str, int | str]
+    files: Prepared | None = None
 
 
 def open_data(
-    config: Config, folder: Path, *, prepare: bool = True, resumed_fingerprint: str = "", zlib: bool = False
+    config: Config, folder: Path, *, prepare: bool = True, place: str = "", zlib: bool = False, tell: bool = False
 ) -> Datasets:
-    """Opens the data of a run in `folder`, and with `prepare` prepares it where it is not.
+    """Open the data of a run in `folder`, and with `prepare` prepare it where it is not.
 
-    With several ranks one calls this with `prepare`, and the others without, after it has returned: they trust what
-    they find and do not look at the sources. `resumed_fingerprint` is the fingerprint in the checkpoint that a run goes
-    on from: token files that have it stay, even if their sources were touched or have gone since. `zlib` asks for
-    `zlib_bits_per_byte`.
+    With several ranks one prepares, and the others open what it names: `place` as `place_of` gives it. Without a place
+    what the run's folder notes is opened. `zlib` asks for `zlib_bits_per_byte`; `tell`: say what a user should know.
 
-    Raises UserError: status 2 for settings and sources, 1 where prepared files cannot be written or are missing.
+    Raises UserError: status 2 for settings and sources, 1 where prepared files cannot be written, are missing or
+    damaged.
     """
     if config.data.dataset:
         return _user_data(config)
     if config.data.images:
         return _image_data(config, folder, prepare)
-    tokenizer = open_tokenizer(config.data.tokenizer)
     if prepare:
-        files = _prepared_here(config, folder, tokenizer, resumed_fingerprint, zlib)
-    else:
-        files = prepared(config.data, folder)
-    return _token_data(config, files, tokenizer, tell=prepare)
+        tokenizer = open_tokenizer(config.data.tokenizer)
+        files = prepare_tokens(config.data, folder, tokenizer, zlib=zlib)
+        data = _token_data(config, files, tokenizer, tell=True)
+        write_note(folder, files, tokenizer, data.vocabulary)
+        return data
+    files = _placed(config.data, folder, place)
+    tokenizer = tokenizer_of_run(config.data, folder, files.tokenizer)
+    return _token_data(config, files, tokenizer, tell=tell)
 
 
-def is_prepared(config: Config, folder: Path) -> bool:
-    """Whether there are token files for these settings, so that `open_data` without `prepare` can open them.
+def place_of(data: Data, folder: Path, files: Prepared) -> str:
+    """Return where token files lie, for other ranks: relative to the folder of all of them, which hosts may have under
+    another path."""
+    root, here = root_of(data, folder).absolute(), files.folder.absolute()
+    return str(here.relative_to(root) if here.is_relative_to(root) else here)
 
-    Does not look at the sources: where they changed, the files are old until the rank that prepares is done.
+
+def open_for_use(config: Config, folder: Path, fingerprint: str, changed: bool) -> Datasets:
+    """Open what a trained run in `folder` is evaluated on and generates with; nothing in its folder changes.
+
+    `fingerprint` is that of the data of the checkpoint. `changed`: the settings of the data are not those of the run,
+    so that other validation data is prepared, in a temporary folder. Without the run's token files there is no
+    validation data, unless other is named.
     """
-    if config.data.dataset or config.data.images:
-        return True
-    return has_prepared(config.data, folder, open_tokenizer(config.data.tokenizer))
+    if config.data.dataset:
+        return _user_data(config)
+    if config.data.images:
+        return _image_data(config, folder, True)
+    files = with_fingerprint(config.data, folder, fingerprint)
+    tokenizer = tokenizer_of_run(config.data, folder, files.tokenizer if files is not None else "")
+    if files is not None and not changed:
+        require_right(files, folder, config.data)
+        return _token_data(config, files, tokenizer, tell=False)
+    vocabulary = config.model.vocabulary or tokenizer.vocabulary or _noted_vocabulary(folder, files)
+    if not changed:
+        return Datasets(NoData(folder), None, vocabulary, tokenizer, 0, 0, fingerprint, None, {})
+    return _other_validation(config, tokenizer, vocabulary, fingerprint)
 
 
-def _prepared_here(config: Config, folder: Path, tokenizer: Tokenizer, keep: str, zlib: bool) -> Prepared:
-    if config.data.holdout == 1 and not config.data.validation:
-        raise UserError(
-            "data.holdout = 1 makes every document validation and leaves none to train on",
-            "set it to 2 or more, or to 0 for no validation",
-            2,
-        )
-    return prepare(config.data, folder, tokenizer, keep=keep, zlib=zlib)
+def _other_validation(config: Config, tokenizer: Tokenizer, vocabulary: int, fingerprint: str) -> Datasets:
+    """Validation data that the run does not have. Its files are gone as soon as they are mapped."""
+    import tempfile
+
+    data = Data(**config.data.__dict__)
+    data.cache = ""
+    if data.validation:  # then the training data need not be read
+        kind = "jsonl" if data.jsonl else "text"
+        data.text, data.jsonl = [], []
+        setattr(data, kind, data.validation)
+        data.validation, data.holdout = [], 0
+    with tempfile.TemporaryDirectory(prefix="trainer-validation-") as place:
+        files = prepare_tokens(data, Path(place), tokenizer)
+        check_vocabulary(max(files.train.largest_id, files.validation.largest_id), vocabulary)
+        name, split = ("validation", files.validation) if data.holdout else ("train", files.train)
+        if split.tokens < 2:
+            raise UserError(
+                f"the validation data holds {_counted(split)}, and a sample needs 2 tokens", "Name more text.", 2
+            )
+        from trainer.data.packing import TokenSource
+
+        source = TokenSource(files.folder, name, split, data.sequence, mask_documents=data.mask_documents)
+    info: dict[str, int | str] = {"validation_tokens": split.tokens, "validation_documents": split.documents}
+    return Datasets(source, source, vocabulary, tokenizer, split.text_bytes, split.tokens, fingerprint, None, info)
+
+
+def _noted_vocabulary(folder: Path, files: Prepared | None) -> int:
+    """Return the vocabulary of a run whose tokenizer does not tell it."""
+    if files is not None:
+        return max(files.train.largest_id, files.validation.largest_id) + 1
+    try:
+        note = read_note(folder)
+    except Damaged as problem:
+        raise UserError(str(problem), "Set --model.vocabulary to the run's.") from None
+    if note is None:
+        raise UserError(f"{folder} does not tell its vocabulary", "Set --model.vocabulary to the run's.")
+    return note.vocabulary
+
+
+def _placed(data: Data, folder: Path, place: str) -> Prepared:
+    """Return the token files that another process has prepared, without a look at the sources."""
+    fix = "Prepare it first. With several nodes run.folder and data.cache must lie on storage that all of them see."
+    try:
+        if place:
+            found: Prepared | None = read_description(root_of(data, folder) / place)
+        else:
+            note = read_note(folder)
+            found = with_fingerprint(data, folder, note.current) if note is not None else None
+        if found is not None:
+            require_sizes(found)
+    except Damaged as problem:
+        raise UserError(f"prepared data: {problem}", fix) from None
+    if found is None:
+        raise UserError(f"there is no prepared data for {folder}", fix)
+    return found
 
 
 def _token_data(config: Config, files: Prepared, tokenizer: Tokenizer, *, tell: bool) -> Datasets:
@@ -116,8 +188,9 @@ def _token_data(config: Config, files: Prepared, tokenizer: Tokenizer, *, tell: 
         validation_bytes=files.validation.text_bytes if validation else 0,
         validation_tokens=files.validation.tokens if validation else 0,
         fingerprint=files.fingerprint,
-        zlib_bits_per_byte=files.zlib_bits_per_byte,
+        zlib_bits_per_byte=read_zlib(files.folder),
         info=_described(files),
+        files=files,
     )
 
 

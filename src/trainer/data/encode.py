@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from trainer.data.description import Split
 from trainer.data.progress import Progress
-from trainer.data.reading import Piece, held_out, read_pieces
+from trainer.data.reading import Piece, divided, held_out, read_pieces, tail_is_held_out
 from trainer.data.sources import Sources
 from trainer.data.token_files import TokenWriter
 from trainer.data.tokenize import JsonTokenizer, Tokenizer
@@ -25,8 +25,9 @@ def write_splits(data: Data, sources: Sources, tokenizer: Tokenizer, folder: Pat
     train, validation = TokenWriter(folder, "train"), TokenWriter(folder, "validation")
     try:
         number = 0
-        for ids, piece in _encoded(data, sources.kind, sources.train, tokenizer):
-            writer = validation if held_out(number, data) else train
+        tail = tail_is_held_out(data, sources)
+        for ids, piece in _encoded(data, sources.kind, sources.train, tokenizer, tail):
+            writer = validation if (number > 0 if tail else held_out(number, data)) else train
             writer.append(ids, piece.text, last=piece.last, end=tokenizer.end)
             number += piece.last
             progress.add(piece.read)
@@ -40,9 +41,14 @@ def write_splits(data: Data, sources: Sources, tokenizer: Tokenizer, folder: Pat
             writer.abandon()
 
 
-def _encoded(data: Data, kind: str, files: list[str], tokenizer: Tokenizer) -> Iterator[tuple[NDArray[Any], Piece]]:
+def _encoded(
+    data: Data, kind: str, files: list[str], tokenizer: Tokenizer, tail: bool = False
+) -> Iterator[tuple[NDArray[Any], Piece]]:
+    """Yield ids and the piece they are of. `tail`: the end of the one file is a document of its own."""
     decode = isinstance(tokenizer, JsonTokenizer)
-    pieces = read_pieces(kind, files, data.field, ids=tokenizer.identity == "ids", decode=decode)
+    pieces = read_pieces(kind, files, data.field, ids=tokenizer.identity == "ids", decode=decode, binary=data.binary)
+    if tail:
+        pieces = (piece for piece, _ in divided(pieces, data, Path(files[0]).stat().st_size))
     if isinstance(tokenizer, JsonTokenizer):
         yield from _encoded_in_batches(pieces, tokenizer)
         return

@@ -1,5 +1,11 @@
-"""Token files prepared once, and reused while nothing changed. No torch, and no numpy where there is nothing to do."""
+"""Token files made once for each set of settings and sources, and never changed after.
 
+They lie in a folder that is named by a digest of both, inside the run's folder or in `data.cache`. No torch, and no
+numpy where there is nothing to do.
+"""
+
+import contextlib
+import fcntl
 import glob
 import hashlib
 import json
@@ -7,27 +13,33 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
+from trainer import startup
 from trainer.data.description import (
     VERSION,
+    Damaged,
     Prepared,
-    located,
+    fingerprint_of,
     partial_name,
-    point,
+    paths,
     read_description,
+    read_zlib,
+    there,
     write_description,
+    write_zlib,
 )
 from trainer.data.reading import held_out_text, zlib_bits_per_byte
+from trainer.data.run_note import with_fingerprint
 from trainer.data.sources import Sources, resolve_files
 from trainer.data.tokenize import Tokenizer
 from trainer.errors import UserError
 from trainer.schema import Data
 
 Say = Callable[[str], None]
-T = TypeVar("T")
+_WAIT_SECONDS = 0.2
 
 
 def say(text: str) -> None:
@@ -38,114 +50,221 @@ def say(text: str) -> None:
 def prepare(
     data: Data, folder: Path, tokenizer: Tokenizer, *, keep: str = "", zlib: bool = False, say: Say = say
 ) -> Prepared:
-    """The token files of `data`: the ones there are if nothing changed, else made anew.
+    """Return the token files of `data`, verified: those that are there, else new ones.
 
-    They lie in `<folder>/data`, or in a folder of their own under `data.cache`. `keep` is the fingerprint a run was
-    trained on: where the files there have it and only the sources changed, they stay as they are. With `zlib` the
-    description says what zlib at level 9 needs for the validation text.
+    `keep` is the fingerprint that the run in `folder` was trained on: where it still has these files, it goes on with
+    them, whatever became of the sources. `zlib`: also find out what zlib at level 9 needs for the validation text.
 
-    Raises UserError: status 2 for what is wrong with the sources, 1 where the files cannot be written.
+    Raises UserError: status 2 for what is wrong with the sources, 1 where files are damaged or cannot be written.
     """
-    settings = _settings_digest(data, tokenizer)
-    here = folder / "data"
-    if keep:
-        there = read_description(located(data, folder))
-        if there is not None and (there.settings, there.fingerprint) == (settings, keep):
-            return _kept(data, folder, there, zlib, say)
+    kept = with_fingerprint(data, folder, keep) if keep else None
+    damage: Damaged | None = None
+    if kept is not None and kept.settings in (_settings_digest(data, tokenizer, version) for version in (VERSION, 1)):
+        try:
+            _require_right(kept, folder, data)
+        except Damaged as problem:
+            damage = problem  # the same can be made of the same sources
+        else:
+            _say_if_changed(data, folder, kept, say)
+            return kept
+    try:
+        found = _of_sources(data, folder, tokenizer, zlib, say)
+    except UserError as error:
+        if damage is None:
+            raise
+        raise _damaged(damage) from error
+    if damage is not None and found.fingerprint != keep:
+        raise _damaged(damage)
+    return found
+
+
+def _of_sources(data: Data, folder: Path, tokenizer: Tokenizer, zlib: bool, say: Say) -> Prepared:
     sources = resolve_files(data, folder)
     _check_kind(sources, tokenizer)
-    digest = _sources_digest(sources)
-    if data.cache:
-        here = Path(data.cache).expanduser().absolute() / hashlib.sha256((settings + digest).encode()).hexdigest()[:24]
-    found = read_description(here)
-    if found is None or (found.settings, found.sources) != (settings, digest):
-        if found is not None:
-            what = "the sources" if found.settings == settings else "the data settings"
-            say(f"data: {what} changed since {here} was prepared; preparing it again")
-        found = _writing(here, lambda: _build(data, sources, tokenizer, here, settings, digest))
-    if zlib:
-        found = _with_zlib(data, sources, found)
-    if data.cache:
-        _writing(folder, lambda: point(folder, here))
+    settings, digest = _settings_digest(data, tokenizer), _sources_digest(sources)
+    root = root_of(data, folder)
+    here = root / hashlib.sha256((settings + digest).encode()).hexdigest()[:24]
+    found = _usable(here, folder, data, say) or _made(data, sources, tokenizer, here, folder, (settings, digest), say)
+    if zlib and found.validation.text_bytes and read_zlib(found.folder) is None:
+        bits = zlib_bits_per_byte(held_out_text(data, sources))
+        with contextlib.suppress(OSError):  # measured again the next time
+            write_zlib(found.folder, bits)
     return found
 
 
-def prepared(data: Data, folder: Path) -> Prepared:
-    """The token files that another process has prepared, without a look at the sources.
+def root_of(data: Data, folder: Path) -> Path:
+    """Return the folder that has a folder for each set of token files."""
+    return Path(data.cache).expanduser().absolute() if data.cache else folder / "data"
 
-    Raises UserError (status 1) where there are none.
+
+def require_right(found: Prepared, folder: Path, data: Data) -> None:
+    """Return when the token files are what was written, and nobody else could have written them.
+
+    UserError for files that are damaged, or that in a shared `data.cache` another user could have changed.
     """
-    here = located(data, folder)
-    found = read_description(here)
-    if found is None:
+    try:
+        _require_right(found, folder, data)
+    except Damaged as problem:
+        raise _damaged(problem) from None
+
+
+def _require_right(found: Prepared, folder: Path, data: Data) -> None:
+    _require_own(found, data)
+    from trainer.data.verified import require_verified
+
+    require_verified(found, folder)
+
+
+def _damaged(problem: Damaged) -> UserError:
+    return UserError(
+        f"the run's prepared data is not what was written: {problem}",
+        "Restore that file or the original text, or start anew in another --run.folder.",
+    )
+
+
+def _usable(here: Path, folder: Path, data: Data, say: Say) -> Prepared | None:
+    """Return the token files in `here`, if they are whole; say why not."""
+    if not there(here):
+        return None
+    try:
+        found = read_description(here)
+        _require_right(found, folder, data)
+    except Damaged as problem:
+        say(f"data: {problem}; preparing it again")
+        return None
+    return found
+
+
+def _made(
+    data: Data, sources: Sources, tokenizer: Tokenizer, here: Path, folder: Path, digests: tuple[str, str], say: Say
+) -> Prepared:
+    """Return new token files in `here`; those of another process that has made the same meanwhile."""
+    try:
+        here.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with _alone(here, say) as waited:
+                found = _usable(here, folder, data, say) if waited else None
+                return found or _build(data, sources, tokenizer, here, folder, digests)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                here.parent.rmdir()  # unless it holds other data
+            raise
+    except OSError as error:
         raise UserError(
-            f"no prepared data in {here}",
-            "prepare it first; with several nodes run.folder and data.cache must lie on storage that all of them see",
-        )
+            f"prepared data cannot be written to {here}: {error.strerror or error}",
+            "Free space or permissions there, or set data.cache to another folder.",
+        ) from error
+
+
+def _build(
+    data: Data, sources: Sources, tokenizer: Tokenizer, here: Path, folder: Path, digests: tuple[str, str]
+) -> Prepared:
+    _sweep(here)
+    partial = partial_name(here)
+    partial.mkdir(mode=0o755)
+    from trainer.data.encode import write_splits
+    from trainer.data.verified import digest, remember
+
+    try:
+        train, validation = write_splits(data, sources, tokenizer, partial)
+        splits = []
+        for name, split in (("train", train), ("validation", validation)):
+            tokens, documents = paths(partial, name)
+            splits.append(split._replace(tokens_digest=digest(tokens), documents_digest=digest(documents)))
+            for path in (tokens, documents):
+                path.chmod(0o444)
+        train, validation = splits
+        settings, read = digests
+        fingerprint = fingerprint_of(train, validation)
+        found = Prepared(here, settings, read, fingerprint, tokenizer.identity, train, validation)
+        write_description(partial, found)
+        _publish(partial, here)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    remember(found, folder)
     return found
 
 
-def has_prepared(data: Data, folder: Path, tokenizer: Tokenizer) -> bool:
-    """Whether whole token files made with these settings are there."""
-    found = read_description(located(data, folder))
-    return found is not None and found.settings == _settings_digest(data, tokenizer)
-
-
-def _kept(data: Data, folder: Path, there: Prepared, zlib: bool, say: Say) -> Prepared:
-    """The files of a run that goes on, though its sources may have changed or gone."""
+def _publish(partial: Path, here: Path) -> None:
+    """Move the finished folder to its name; what was there is damaged, and removed after."""
+    old = partial.with_name(f"{partial.name}-old")
+    if os.path.lexists(here):
+        here.rename(old)
     try:
-        sources = resolve_files(data, folder)
-        changed = _sources_digest(sources) != there.sources
+        partial.rename(here)
+    except BaseException:
+        if old.exists():
+            old.rename(here)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _alone(here: Path, say: Say) -> Iterator[bool]:
+    """Hold the lock of a set of token files while they are made; yield whether another process had it before.
+
+    The lock goes with the process. Where the file system has none, two may make the same: the later one stays.
+    """
+    path = here.with_name(f".{here.name}.lock")
+    waited = False
+    while True:
+        with open(path, "a") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                if not waited:
+                    say(f"data: another process is preparing {here}; waiting for it")
+                waited = True
+                time.sleep(_WAIT_SECONDS)
+                continue
+            except OSError:
+                pass
+            if not os.path.lexists(path) or os.lstat(path).st_ino != os.fstat(file.fileno()).st_ino:
+                continue  # the one before has removed it
+            try:
+                yield waited
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _require_own(found: Prepared, data: Data) -> None:
+    """Token files in a shared cache must belong to this user or root, and nobody else may write them."""
+    if not data.cache:
+        return
+    for path in (found.folder, *(path for name, _ in found.splits() for path in paths(found.folder, name))):
+        problem = startup.untrusted(str(path))
+        if problem is not None:
+            why, fix = problem
+            raise UserError(
+                f"the prepared data {found.folder} is not used: {why}",
+                f"Run `{fix}`, or set data.cache to a folder of your own."
+                if fix
+                else "Set data.cache to a folder of your own.",
+            )
+
+
+def _say_if_changed(data: Data, folder: Path, kept: Prepared, say: Say) -> None:
+    """Tell of sources that are not what the run was started with."""
+    on = "the run goes on with the tokens prepared at its start"
+    try:
+        if _sources_digest(resolve_files(data, folder)) != kept.sources:
+            say(f"data: the sources changed; {on}")
     except UserError as error:
-        say(f"data: {error.what}; the run goes on with the tokens prepared at its start")
-        return there
-    if changed:
-        say("data: the sources changed; the run goes on with the tokens prepared at its start")
-        return there
-    return _with_zlib(data, sources, there) if zlib else there
-
-
-def _with_zlib(data: Data, sources: Sources, found: Prepared) -> Prepared:
-    """Adds the figure to the description; where that cannot be written it is only returned."""
-    if found.zlib_bits_per_byte is not None or not found.validation.text_bytes:
-        return found
-    found = found._replace(zlib_bits_per_byte=zlib_bits_per_byte(held_out_text(data, sources)))
-    try:
-        write_description(found.folder, found)
-    except OSError:
-        return found
-    return found
+        say(f"data: {error.what}; {on}")
 
 
 def _check_kind(sources: Sources, tokenizer: Tokenizer) -> None:
     if sources.kind == "text" and tokenizer.identity == "ids":
         raise UserError(
             'data.tokenizer = "ids" reads lists of ids, which text files do not hold',
-            "put the ids into a JSON-lines file (data.jsonl, data.field)",
+            "Put the ids into a JSON-lines file (data.jsonl, data.field).",
             2,
         )
 
 
-def _build(data: Data, sources: Sources, tokenizer: Tokenizer, here: Path, settings: str, digest: str) -> Prepared:
-    here.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(here)
-    partial = partial_name(here)
-    partial.mkdir()
-    from trainer.data.encode import write_splits
-
-    try:
-        train, validation = write_splits(data, sources, tokenizer, partial)
-        fingerprint = hashlib.sha256(f"{train.digest} {validation.digest}".encode()).hexdigest()[:32]
-        found = Prepared(here, settings, digest, fingerprint, tokenizer.identity, train, validation, None)
-        write_description(partial, found)
-        _publish(partial, found)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return found
-
-
-def _settings_digest(data: Data, tokenizer: Tokenizer) -> str:
-    asked = (VERSION, data.text, data.jsonl, data.field, data.validation, data.holdout, tokenizer.identity)
+def _settings_digest(data: Data, tokenizer: Tokenizer, version: int = VERSION) -> str:
+    asked = (version, data.text, data.jsonl, data.field, data.validation, data.holdout, tokenizer.identity)
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
 
@@ -157,34 +276,16 @@ def _sources_digest(sources: Sources) -> str:
             try:
                 stat = os.stat(path)  # noqa: PTH116  # with Path twice the time, felt with many files
             except OSError as error:
-                raise UserError(f"{path} cannot be read: {error.strerror}", "check that it exists", 2) from error
+                raise UserError(f"{path} cannot be read: {error.strerror}", "Check that it exists.", 2) from error
             digest.update(f"{path}\0{stat.st_size} {stat.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
-def _publish(partial: Path, found: Prepared) -> None:
-    """Moves the finished folder to its name; what had the name is removed after."""
-    here = found.folder
-    there = read_description(here)
-    if there is not None and (there.sources, there.fingerprint) == (found.sources, found.fingerprint):
-        return  # another process has prepared the same
-    old = partial.with_name(f"{partial.name}-old")
-    if here.exists():
-        here.rename(old)
-    try:
-        partial.rename(here)
-    except BaseException:
-        if old.exists():
-            old.rename(here)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
 def _sweep(here: Path) -> None:
-    """Removes what preparations that were killed on this machine have left."""
-    prefix = f"{here.name}.partial-{socket.gethostname()}-"
-    for path in here.parent.glob(f"{glob.escape(prefix)}*"):
-        pid = path.name.removeprefix(prefix).removesuffix("-old")
+    """Remove what preparations that were killed on this machine have left."""
+    mark = f".partial-{socket.gethostname()}-"
+    for path in here.parent.glob(f"*{glob.escape(mark)}*"):
+        pid = path.name.rpartition(mark)[2].removesuffix("-old")
         # our own number is left by another life: in containers it is often the same
         if pid.isdigit() and (int(pid) == os.getpid() or not _alive(int(pid))):
             shutil.rmtree(path, ignore_errors=True)
@@ -198,13 +299,3 @@ def _alive(pid: int) -> bool:
     except OSError:
         return True
     return True
-
-
-def _writing(where: Path, action: Callable[[], T]) -> T:
-    try:
-        return action()
-    except OSError as error:
-        raise UserError(
-            f"prepared data cannot be written to {where}: {error.strerror or error}",
-            "free space or rights there, or set data.cache to another folder",
-        ) from error

@@ -2,6 +2,7 @@
 
 import codecs
 import json
+import os
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -14,6 +15,21 @@ CHUNK = 1 << 20
 # Text for a tokenizer is cut only in documents longer than this (characters), and there at the end of a line.
 LONGEST_PIECE = 4 << 20
 LARGEST_ID = 2**32 - 1
+_HEAD_BYTES = 8192
+_LEAVE_OUT = "Leave the file out of data.text, or set data.binary to true to train on its bytes as they are."
+_NO_TEXT = {
+    b"\x1f\x8b": ("gzip-compressed", "Decompress it first (`gunzip`)."),
+    b"BZh": ("bzip2-compressed", "Decompress it first (`bunzip2`)."),
+    b"\xfd7zXZ\0": ("xz-compressed", "Decompress it first (`unxz`)."),
+    b"\x28\xb5\x2f\xfd": ("zstd-compressed", "Decompress it first (`unzstd`)."),
+    b"PK\x03\x04": ("a zip archive", "Unpack it first."),
+    b"PAR1": ("a Parquet file", "Convert it to JSON lines and set data.jsonl."),
+    b"\x89PNG": ("a PNG image", _LEAVE_OUT),
+    b"\xff\xd8\xff": ("a JPEG image", _LEAVE_OUT),
+    b"GIF8": ("a GIF image", _LEAVE_OUT),
+    b"%PDF": ("a PDF document", "Extract its text first (`pdftotext`)."),
+    b"\x7fELF": ("a binary program", _LEAVE_OUT),
+}
 
 
 class Piece(NamedTuple):
@@ -29,14 +45,18 @@ class Piece(NamedTuple):
     last: bool
 
 
-def read_text(paths: Iterable[str], *, decode: bool) -> Iterator[Piece]:
+def read_text(paths: Iterable[str], *, decode: bool, binary: bool = False) -> Iterator[Piece]:
     """Text files, a document each: as bytes, or decoded from UTF-8.
 
-    Raises UserError (status 2) for a file that cannot be read or, with `decode`, is no UTF-8.
+    Raises UserError (status 2) for a file that cannot be read, is no text (unless `binary`) or, with `decode`, is no
+    UTF-8.
     """
     for path in paths:
         try:
             with open(path, "rb", buffering=0) as file:
+                if not binary:
+                    _require_text(file.read(_HEAD_BYTES), path)
+                    file.seek(0)
                 chunks = iter(lambda: file.read(CHUNK), b"")
                 if decode:
                     yield from _decoded(chunks, path)
@@ -74,11 +94,42 @@ def read_jsonl(paths: Iterable[str], field: str, *, ids: bool, decode: bool) -> 
             raise _unreadable(path, error) from error
 
 
-def read_pieces(kind: str, files: list[str], field: str, *, ids: bool = False, decode: bool = False) -> Iterator[Piece]:
+def read_pieces(
+    kind: str, files: list[str], field: str, *, ids: bool = False, decode: bool = False, binary: bool = False
+) -> Iterator[Piece]:
     """Documents of `files` of a kind ("text" or "jsonl"): as bytes, as text with `decode`, or as `ids`."""
     if kind == "text":
-        return read_text(files, decode=decode)
+        return read_text(files, decode=decode, binary=binary)
     return read_jsonl(files, field, ids=ids, decode=decode)
+
+
+def tail_is_held_out(data: Data, sources: Sources) -> bool:
+    """Return whether validation is the last part of a single text, which has no other document to hold out."""
+    return sources.kind == "text" and len(sources.train) == 1 and not data.validation and data.holdout > 1
+
+
+def divided(pieces: Iterable[Piece], data: Data, size: int) -> Iterator[tuple[Piece, bool]]:
+    """Yield the pieces of one document of `size` bytes in two: the last 1/`data.holdout`, from the begin of a line on
+    where there is one near, is True (held out) and a document of its own."""
+    left = size - size // data.holdout
+    before = True
+    for piece in pieces:
+        content = piece.content
+        assert not isinstance(content, list), "a text"
+        if before and piece.text > left:
+            raw = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
+            cut = _line_near(raw, left)
+            first, rest = raw[:cut], raw[cut:]
+            text = isinstance(content, str)
+            yield Piece(_as(first, text), len(first), piece.read, True), False
+            before = False
+            piece = Piece(_as(rest, text), len(rest), 0, piece.last)
+        elif before:
+            left -= piece.text
+            if piece.last:  # it was shorter than its size said
+                yield piece, False
+                return
+        yield piece, not before
 
 
 def held_out(number: int, data: Data) -> bool:
@@ -90,15 +141,22 @@ def held_out(number: int, data: Data) -> bool:
 def held_out_text(data: Data, sources: Sources) -> Iterator[bytes]:
     """The text of all validation documents, in order."""
     if sources.validation:
-        for piece in read_pieces(sources.kind, sources.validation, data.field):
+        for piece in read_pieces(sources.kind, sources.validation, data.field, binary=True):
             assert isinstance(piece.content, bytes)
             yield piece.content
         return
     files = sources.train
+    if tail_is_held_out(data, sources):
+        size = os.stat(files[0]).st_size  # noqa: PTH116
+        for piece, held in divided(read_pieces(sources.kind, files, data.field, binary=True), data, size):
+            if held:
+                assert isinstance(piece.content, bytes)
+                yield piece.content
+        return
     if sources.kind == "text":  # a file is a document, so the others need not be read
         files = [path for number, path in enumerate(files) if held_out(number, data)]
     number = 0
-    for piece in read_pieces(sources.kind, files, data.field):
+    for piece in read_pieces(sources.kind, files, data.field, binary=True):
         if sources.kind == "text" or held_out(number, data):
             assert isinstance(piece.content, bytes)
             yield piece.content
@@ -114,6 +172,33 @@ def zlib_bits_per_byte(stream: Iterable[bytes]) -> float:
         after += len(compressor.compress(chunk))
     after += len(compressor.flush())
     return 8 * after / before if before else 0.0
+
+
+def _require_text(head: bytes, path: str) -> None:
+    """Raise a UserError for a file that begins as no text does."""
+    for magic, (kind, fix) in _NO_TEXT.items():
+        if head.startswith(magic):
+            raise UserError(f"{path} is {kind}, not text", fix, 2)
+    if b"\0" in head:
+        raise UserError(
+            f"{path} is not text: byte {head.index(0)} is NUL",
+            "Leave the file out, convert it to UTF-8, or set data.binary to true to train on its bytes as they are.",
+            2,
+        )
+
+
+def _line_near(raw: bytes, position: int, reach: int = 1 << 16) -> int:
+    """Return where the next line begins; where none does soon, the next character."""
+    end = raw.find(b"\n", max(0, position - 1), position + reach)
+    if end >= 0 and end + 1 < len(raw):
+        return end + 1
+    while 0 < position < len(raw) and raw[position] & 0xC0 == 0x80:
+        position += 1
+    return position
+
+
+def _as(raw: bytes, text: bool) -> bytes | str:
+    return raw.decode("utf-8", "surrogatepass") if text else raw
 
 
 def _decoded(chunks: Iterable[bytes], path: str) -> Iterator[Piece]:

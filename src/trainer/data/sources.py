@@ -16,9 +16,31 @@ _LEFT_OUT = frozenset({"site-packages", "dist-packages", "test", "__pycache__"})
 
 # what a run writes into its folder: top-level names, and files of prepared tokens in its folder `data`
 _OF_RUNS = frozenset(
-    {"checkpoints", "start", "tensorboard", "metrics.jsonl", "resolved.toml", "data.location", "images.json"}
+    {
+        "checkpoints",
+        "start",
+        "tensorboard",
+        "metrics.jsonl",
+        "resolved.toml",
+        "data.location",
+        "images.json",
+        "prepared.json",
+        "tokenizer.json",
+        "finished.json",
+        "verified.json",
+    }
 )
-_PREPARED = frozenset({"data.json", "train.bin", "train.documents", "validation.bin", "validation.documents"})
+_PREPARED = frozenset(
+    {
+        "data.json",
+        "train.bin",
+        "train.documents",
+        "validation.bin",
+        "validation.documents",
+        "zlib.json",
+        "verified.json",
+    }
+)
 
 
 class Sources(NamedTuple):

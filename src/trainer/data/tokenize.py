@@ -89,6 +89,7 @@ class JsonTokenizer:
                 'give the path of a tokenizer.json, or "bytes" or "ids"',
                 2,
             ) from error
+        self.content = content
         self._tokenizer = _load(content, path)
         # ids may have gaps, so that the number of tokens would be too small
         self.vocabulary = 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)

@@ -7,6 +7,7 @@ import torch
 
 from trainer import session
 from trainer.data.datasets import Datasets, open_data
+from trainer.launch import comm
 from trainer.launch.detect import World
 from trainer.mesh import BatchPlan, Layout, plan_layout
 from trainer.models import choose_loss
@@ -26,8 +27,7 @@ def verdict(
     Rank 0 first trains alone while the others wait where the ranks meet. `precision.compute` must be decided.
     """
     folder = Path(config.run.folder)
-    if world.rank == 0:
-        _prepare(config, folder)
+    place = _prepare(config, folder) if world.rank == 0 else ""
     device = session.set_up(config, world)
     tolerance = tolerance or TOLERANCES[config.precision.compute]
     layout = plan_layout(config, world.world_size)
@@ -35,12 +35,12 @@ def verdict(
     findings = Findings()
     findings.notes += notes
     if world.rank == 0:
-        data = open_data(config, folder, prepare=False)
+        data = open_data(config, folder, prepare=False, place=place)
         findings = _probe(config, data, plan, device, tolerance, findings)
         alone = BatchPlan(plan.size, plan.micro, plan.size // plan.micro, 1)
         one = run_updates(config, Layout(), alone, data, device, rank=0, updates=updates)
     with session.process_group(config, world, device):
-        data = open_data(config, folder, prepare=False)
+        data = open_data(config, folder, prepare=False, place=comm.broadcast_text(place))
         other = run_updates(config, layout, plan, data, device, rank=world.rank, updates=updates)
         digests = _gathered((world.rank, layout.data_index(world.rank), other.batches), world)
     if one is None:
@@ -60,17 +60,18 @@ def verdict(
     }
 
 
-def _prepare(config: Config, folder: Path) -> None:
-    """What the other ranks rely on."""
+def _prepare(config: Config, folder: Path) -> str:
+    """Prepare what the other ranks rely on; return where it lies."""
     if config.data.images:
         from trainer.data import images
 
         folder.mkdir(parents=True, exist_ok=True)
         images.note(folder, images.find_images(config.data))
     elif not config.data.dataset:
-        from trainer.run import prepare_files
+        from trainer.run_data import prepare_files
 
-        prepare_files(config, folder, None)
+        return prepare_files(config, folder, None)
+    return ""
 
 
 def _probe(

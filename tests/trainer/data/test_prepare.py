@@ -1,22 +1,46 @@
+import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.trainer.data.made import flat, ids_config, text_config, write_documents, write_ids
 from tests.trainer.data.test_tokenize import write_tokenizer
-from trainer.data import is_prepared, open_data
+from trainer.data import Datasets, open_data, verified
+from trainer.data.datasets import place_of
+from trainer.data.description import Damaged, Prepared, fingerprint_of, read_description, write_description
+from trainer.data.prepare import prepare
+from trainer.data.tokenize import open_tokenizer
 from trainer.errors import UserError
 from trainer.schema import Config
 
 
+def made_in(data: Path) -> Path:
+    """The one folder of token files in a run's folder `data`."""
+    [found] = [path for path in data.iterdir() if path.is_dir()]
+    return found
+
+
+def place(data: Datasets) -> Path:
+    assert data.files is not None
+    return data.files.folder
+
+
+def prepare_for(config: Config, folder: Path, keep: str = "") -> Prepared:
+    return prepare(config.data, folder, open_tokenizer(config.data.tokenizer), keep=keep)
+
+
 def stored(folder: Path, name: str = "train") -> list[int]:
+    folder = folder if (folder / "data.json").exists() else made_in(folder)
     dtype = json.loads((folder / "data.json").read_text())[name]["dtype"]
     return [int(i) for i in np.fromfile(folder / f"{name}.bin", dtype)]
 
@@ -29,8 +53,10 @@ def touched(path: Path) -> None:
 
 def test_what_is_written(tmp_path: Path) -> None:
     corpus = write_documents(tmp_path / "c", ["ab", "c", "", b"\xff\0", "e"])
-    data = open_data(text_config(corpus, holdout=2), tmp_path / "run")
-    folder = tmp_path / "run" / "data"
+    config = text_config(corpus, holdout=2)
+    config.data.binary = True
+    data = open_data(config, tmp_path / "run")
+    folder = made_in(tmp_path / "run" / "data")
     assert stored(folder) == [97, 98, 256, 101, 256]
     assert stored(folder, "validation") == [99, 256, 255, 0, 256]
     assert np.fromfile(folder / "train.documents", "<u8").tolist() == [0, 3, 5]
@@ -38,7 +64,7 @@ def test_what_is_written(tmp_path: Path) -> None:
     assert (data.vocabulary, data.validation_bytes, data.validation_tokens) == (257, 3, 5)
     assert data.info["train_documents"] == 2 and data.info["train_bytes"] == 3
     assert sorted(path.name for path in folder.iterdir()) == [
-        "data.json", "train.bin", "train.documents", "validation.bin", "validation.documents",
+        "data.json", "train.bin", "train.documents", "validation.bin", "validation.documents", "verified.json",
     ]  # fmt: skip
 
 
@@ -49,6 +75,51 @@ def test_every_nth_document_is_held_out_the_last_of_each_n(tmp_path: Path) -> No
     open_data(config, tmp_path / "run")
     assert stored(tmp_path / "run" / "data", "validation") == [10, 20]
     assert len(stored(tmp_path / "run" / "data")) == 23
+
+
+@pytest.mark.parametrize("tokenizer", ["bytes", "json"])
+def test_of_a_single_text_the_end_is_held_out(tmp_path: Path, tokenizer: str) -> None:
+    """From the begin of a line on; the figure of zlib is of the same text."""
+    lines = [f"line {number} ä\n" for number in range(100)]
+    config = text_config(write_documents(tmp_path / "c", ["".join(lines)]), holdout=4)
+    if tokenizer == "json":
+        config.data.tokenizer = str(write_tokenizer(tmp_path / "tokenizer.json"))
+    data = open_data(config, tmp_path / "run", zlib=True)
+    held = next(number for number in range(100) if len("".join(lines[number:]).encode()) == data.validation_bytes)
+    assert 74 <= held <= 76
+    assert data.info["train_documents"] == data.info["validation_documents"] == 1
+    if tokenizer == "bytes":
+        assert bytes(stored(tmp_path / "run" / "data", "validation")[:-1]).decode() == "".join(lines[held:])
+        assert bytes(stored(tmp_path / "run" / "data")[:-1]).decode() == "".join(lines[:held])
+    import zlib
+
+    text = "".join(lines[held:]).encode()
+    assert data.zlib_bits_per_byte == 8 * len(zlib.compress(text, 9)) / len(text)
+
+
+@pytest.mark.parametrize("text", ["ä" * 100, "x", "", "abc\n", "\n" * 40])
+def test_a_single_text_without_lines_is_cut_between_characters(tmp_path: Path, text: str) -> None:
+    config = text_config(write_documents(tmp_path / "c", [text]), holdout=3)
+    made = prepare_for(config, tmp_path / "run")
+    found = [bytes(i for i in stored(made.folder, name) if i < 256).decode() for name in ("train", "validation")]
+    assert "".join(found) == text
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"\x1f\x8b\x08\x00", "is gzip-compressed, not text"),
+        (b"\x89PNG\r\n", "is a PNG image, not text"),
+        (b"abc\0def", "is not text: byte 3 is NUL"),
+    ],
+)
+def test_files_that_are_no_text_are_refused(tmp_path: Path, content: bytes, what: str) -> None:
+    config = text_config(write_documents(tmp_path / "c", ["abc", content]))
+    with pytest.raises(UserError, match=what) as refused:
+        prepare_for(config, tmp_path / "run")
+    assert refused.value.status == 2 and "001.txt" in refused.value.what and refused.value.fix
+    config.data.binary = True
+    assert prepare_for(config, tmp_path / "run").train.text_bytes == 3 + len(content)
 
 
 def test_named_validation_files_replace_the_holdout(tmp_path: Path) -> None:
@@ -101,34 +172,40 @@ def test_a_tokenizer_file_is_used(tmp_path: Path) -> None:
 def test_prepared_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     config = text_config(write_documents(tmp_path / "c", ["abc", "def"]))
     first = open_data(config, tmp_path / "run")
-    written = (tmp_path / "run" / "data" / "train.bin").stat()
+    written = made_in(tmp_path / "run" / "data").joinpath("train.bin").stat()
     config.data.sequence, config.model.vocabulary = 4, 300  # what does not change tokens
     again = open_data(config, tmp_path / "run")
-    assert (tmp_path / "run" / "data" / "train.bin").stat() == written
+    assert made_in(tmp_path / "run" / "data").joinpath("train.bin").stat() == written
     assert again.fingerprint == first.fingerprint
     assert capfd.readouterr().err == ""
 
 
-def test_prepared_again_when_sources_or_settings_change(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_other_sources_and_settings_are_prepared_beside_what_is_there(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     corpus = write_documents(tmp_path / "c", ["abc", "def"])
     config = text_config(corpus)
-    first = open_data(config, tmp_path / "run").fingerprint
+    first = open_data(config, tmp_path / "run")
+    before = contents(made_in(tmp_path / "run" / "data"))
 
     touched(corpus / "000.txt")
-    assert open_data(config, tmp_path / "run").fingerprint == first  # the same tokens
-    told = capfd.readouterr().err
-    assert told.count("\n") == 1 and "the sources changed" in told
+    again = open_data(config, tmp_path / "run")
+    assert again.fingerprint == first.fingerprint  # the same tokens
 
     (corpus / "000.txt").write_text("ABC")
     touched(corpus / "000.txt")
-    assert open_data(config, tmp_path / "run").fingerprint != first
-    assert stored(tmp_path / "run" / "data")[0] == ord("A")
-
-    capfd.readouterr()
+    third = open_data(config, tmp_path / "run")
+    assert third.fingerprint != first.fingerprint
+    assert stored(place(third))[0] == ord("A")
     config.data.holdout = 2
-    open_data(config, tmp_path / "run")
-    assert "the data settings changed" in capfd.readouterr().err
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["data"]
+    fourth = open_data(config, tmp_path / "run")
+    assert len({first.info["folder"], again.info["folder"], third.info["folder"], fourth.info["folder"]}) == 4
+    assert contents(place(first)) == before
+    assert capfd.readouterr().err == ""
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
 
 
 def test_a_run_goes_on_with_its_own_tokens(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -137,24 +214,155 @@ def test_a_run_goes_on_with_its_own_tokens(tmp_path: Path, capfd: pytest.Capture
     first = open_data(config, tmp_path / "run").fingerprint
     (corpus / "000.txt").write_text("ABC")
     touched(corpus / "000.txt")
-    again = open_data(config, tmp_path / "run", resumed_fingerprint=first)
+    again = prepare_for(config, tmp_path / "run", keep=first)
     assert again.fingerprint == first and stored(tmp_path / "run" / "data")[0] == ord("a")
     assert "goes on with the tokens" in capfd.readouterr().err
     for path in corpus.iterdir():
         path.unlink()
-    assert open_data(config, tmp_path / "run", resumed_fingerprint=first).fingerprint == first
+    assert prepare_for(config, tmp_path / "run", keep=first).fingerprint == first
     with pytest.raises(UserError, match="no \\* files"):
         open_data(config, tmp_path / "run")
 
 
-def test_damaged_files_are_made_anew(tmp_path: Path) -> None:
+def cut(path: Path) -> str:
+    path.write_bytes(path.read_bytes()[:-1])
+    return "instead of"
+
+
+def flip(path: Path) -> str:
+    data = bytearray(path.read_bytes())
+    data[0] ^= 1
+    path.write_bytes(data)
+    return "its content does not match its digest"
+
+
+def lose(path: Path) -> str:
+    path.unlink()
+    return "is missing"
+
+
+def link(path: Path) -> str:
+    path.rename(path.parent.parent / "elsewhere")
+    path.symlink_to(path.parent.parent / "elsewhere")
+    return "is a symbolic link"
+
+
+def make_a_pipe(path: Path) -> str:
+    path.unlink()
+    os.mkfifo(path)
+    return "is a named pipe"
+
+
+def make_huge(path: Path) -> str:
+    os.truncate(path, 4 << 40)
+    return "4,398,046,511,104 bytes"
+
+
+@pytest.mark.parametrize("damage", [cut, flip, lose, link, make_a_pipe, make_huge])
+@pytest.mark.parametrize("name", ["train.bin", "train.documents", "validation.bin", "data.json"])
+def test_damaged_files_are_made_anew_or_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], damage: Callable[[Path], str], name: str
+) -> None:
+    corpus = write_documents(tmp_path / "c", ["abc", "def"])
+    config = text_config(corpus, holdout=2)
+    first = open_data(config, tmp_path / "run")
+    path = place(first) / name
+    path.chmod(0o644)
+    why = damage(path)
+    if name == "data.json" and damage in (cut, flip):
+        why = "is damaged: it is not what was written"
+    again = prepare_for(config, tmp_path / "run", keep=first.fingerprint)  # of the same sources
+    told = capfd.readouterr().err
+    assert (name in told and why in told and "preparing it again" in told) or (name == "data.json" and damage is lose)
+    assert again.fingerprint == first.fingerprint
+    assert stored(tmp_path / "run" / "data") == [97, 98, 99, 256]
+
+    if name != "data.json":
+        path.chmod(0o644)
+        if path.parent.joinpath("..", "elsewhere").exists():
+            (path.parent.parent / "elsewhere").unlink()
+        why = damage(path)
+        touched(corpus / "000.txt")
+        (corpus / "000.txt").write_text("ABC")
+        with pytest.raises(UserError, match=re.escape(why)) as refused:
+            prepare_for(config, tmp_path / "run", keep=first.fingerprint)
+        assert name in refused.value.what and refused.value.fix
+
+
+def test_files_are_verified_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = text_config(write_documents(tmp_path / "c", ["abc", "def"]))
     open_data(config, tmp_path / "run")
-    for name, content in (("train.bin", b"12"), ("data.json", b"{"), ("train.documents", b"")):
-        (tmp_path / "run" / "data" / name).write_bytes(content)
-        assert not is_prepared(config, tmp_path / "run")
-        open_data(config, tmp_path / "run")
-        assert stored(tmp_path / "run" / "data") == [97, 98, 99, 256, 100, 101, 102, 256]
+    read: list[Path] = []
+    digest = verified.digest
+
+    def noting(path: Path, *rest: Any) -> str:
+        read.append(path)
+        return digest(path, *rest)
+
+    monkeypatch.setattr(verified, "digest", noting)
+    open_data(config, tmp_path / "run")
+    assert read == []
+    touched(made_in(tmp_path / "run" / "data") / "train.bin")
+    open_data(config, tmp_path / "run")
+    assert len(read) == 4
+    open_data(config, tmp_path / "run")
+    assert len(read) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("train.bin", np.array([97, 98, 999, 256], "<u2"), "has id 999 from position 2 on, above 256"),
+        ("train.documents", np.array([0, 9], "<u8"), "has positions that do not rise to the number of tokens"),
+        ("train.documents", np.array([1, 4], "<u8"), "has positions that do not rise from 0"),
+    ],
+)
+def test_tokens_and_positions_out_of_bounds_are_refused(
+    tmp_path: Path, name: str, content: "np.ndarray[Any, Any]", why: str
+) -> None:
+    """Also where somebody has made the digests anew."""
+    config = text_config(write_documents(tmp_path / "c", ["abc", "def"]), holdout=2)
+    made = prepare_for(config, tmp_path / "run")
+    path = made.folder / name
+    path.chmod(0o644)
+    path.write_bytes(content.tobytes())
+    if name == "train.bin":
+        train = made.train._replace(tokens_digest=verified.digest(path))
+    else:
+        train = made.train._replace(documents_digest=verified.digest(path))
+    forged = made._replace(train=train, fingerprint=fingerprint_of(train, made.validation))
+    write_description(made.folder, forged)
+    with pytest.raises(Damaged, match=why):
+        verified.require_verified(read_description(made.folder), tmp_path / "run")
+
+
+def test_a_run_of_the_version_before_goes_on(tmp_path: Path) -> None:
+    """Its token files lay in the folder `data` itself, with a digest that cannot be compared."""
+    config = text_config(write_documents(tmp_path / "c", ["abc", "def"]))
+    made = prepare_for(config, tmp_path / "run")
+    old = tmp_path / "run" / "data"
+    for path in list(made.folder.iterdir()):
+        path.rename(old / path.name)
+    made.folder.rmdir()
+    (old / "verified.json").unlink()
+    asked = [1, config.data.text, [], "text", [], config.data.holdout, "bytes"]
+    body: dict[str, Any] = {
+        "version": 1,
+        "settings": hashlib.sha256(json.dumps(asked).encode()).hexdigest(),
+        "sources": made.sources,
+        "fingerprint": "f" * 32,
+        "tokenizer": "bytes",
+        "zlib_bits_per_byte": None,
+    }
+    for name, split in made.splits():
+        values = split._asdict()
+        del values["tokens_digest"], values["documents_digest"]
+        body[name] = {**values, "digest": "0"}
+    (old / "data.json").write_text(json.dumps(body))
+    again = prepare_for(config, tmp_path / "run", keep="f" * 32)
+    assert again.folder == old and again.fingerprint == "f" * 32
+    here = place_of(config.data, tmp_path / "run", again)
+    assert flat(open_data(config, tmp_path / "run", prepare=False, place=here).train.fetch([0]), "tokens")[0] == 97
 
 
 def test_others_open_what_one_has_prepared(tmp_path: Path) -> None:
@@ -163,11 +371,9 @@ def test_others_open_what_one_has_prepared(tmp_path: Path) -> None:
         folder = tmp_path / f"run{bool(cache)}"
         config = text_config(corpus)
         config.data.cache = cache
-        assert not is_prepared(config, folder)
-        with pytest.raises(UserError, match="no prepared data"):
+        with pytest.raises(UserError, match="there is no prepared data"):
             open_data(config, folder, prepare=False)
         mine = open_data(config, folder)
-        assert is_prepared(config, folder)
         theirs = open_data(config, folder, prepare=False)
         assert theirs.fingerprint == mine.fingerprint and theirs.info == mine.info
         assert flat(theirs.train.fetch([0]), "tokens") == flat(mine.train.fetch([0]), "tokens")
@@ -211,8 +417,6 @@ def test_too_little_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
     assert error.value.status == 2
     with pytest.raises(UserError, match="1 document with 1 token,"):
         open_data(ids_config(write_ids(tmp_path / "d.jsonl", [[7]])), tmp_path / "run2")
-    with pytest.raises(UserError, match=r"data\.holdout = 1"):
-        open_data(text_config(tmp_path / "c", holdout=1), tmp_path / "run")
     data = open_data(text_config(write_documents(tmp_path / "one", ["text"]), holdout=10), tmp_path / "run3")
     assert data.validation is None and data.validation_bytes == 0
     assert "no validation data: 1 document" in capfd.readouterr().err
@@ -243,10 +447,10 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_what_a_killed_preparation_left_is_removed(tmp_path: Path) -> None:
     config = text_config(write_documents(tmp_path / "c", ["abc"]))
-    name = f"data.partial-{os.uname().nodename}-"
+    name = f"0123.partial-{os.uname().nodename}-"
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    left = [tmp_path / "run" / f"{name}{pid}" for pid in (gone.pid, os.getpid(), os.getppid())]
+    left = [tmp_path / "run" / "data" / f"{name}{pid}" for pid in (gone.pid, os.getpid(), os.getppid())]
     for path in left:
         path.mkdir(parents=True)
     open_data(config, tmp_path / "run")

@@ -16,7 +16,7 @@ def texts(path: Path) -> list[str]:
 def test_bytes_need_no_encoding(tmp_path: Path) -> None:
     path = tmp_path / "any"
     path.write_bytes(bytes(range(256)) * 3)
-    pieces = list(read_text([str(path)], decode=False))
+    pieces = list(read_text([str(path)], decode=False, binary=True))
     assert b"".join(piece.content for piece in pieces if isinstance(piece.content, bytes)) == path.read_bytes()
     assert [piece.last for piece in pieces] == [False, True]
     assert sum(piece.text for piece in pieces) == sum(piece.read for piece in pieces) == 768

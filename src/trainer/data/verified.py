@@ -1,0 +1,146 @@
+"""Token files compared with their digests, once: what was verified is remembered by inode, size and times.
+
+The digest of a file is the SHA-256 of the SHA-256 of its parts of 16 MiB, so that all cores can share the work.
+"""
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from io import BufferedReader
+from pathlib import Path
+
+import numpy as np
+
+from trainer.data.description import Damaged, Prepared, Split, paths, require_sizes
+from trainer.data.progress import Progress
+from trainer.safe_open import Identity, Unfit, open_regular, read_regular
+
+RECORD = "verified.json"
+PART_BYTES = 1 << 24
+_STEP_BYTES = 1 << 18
+_LARGEST_BYTES = 1 << 20
+
+
+def digest(path: Path, look: Callable[[bytes, int], None] | None = None, progress: Progress | None = None) -> str:
+    """Return the digest of a file; `look` sees all of it, piece by piece, each with its position. Raises `Damaged`."""
+    with _opened(path) as file, ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as pool:
+        size = os.fstat(file.fileno()).st_size
+
+        def part(begin: int) -> bytes:
+            found = hashlib.sha256()
+            for position in range(begin, min(begin + PART_BYTES, size), _STEP_BYTES):
+                data = os.pread(file.fileno(), _STEP_BYTES, position)
+                if look is not None:
+                    look(data, position)
+                found.update(data)
+            if progress is not None:
+                progress.add(min(PART_BYTES, size - begin))
+            return found.digest()
+
+        total = hashlib.sha256()
+        try:
+            for found in pool.map(part, range(0, size, PART_BYTES)):
+                total.update(found)
+        except OSError as error:
+            raise Damaged(path, f"cannot be read: {error.strerror}") from error
+    return total.hexdigest()
+
+
+def require_verified(found: Prepared, run_folder: Path) -> None:
+    """Return when every token file is what was written. Raises `Damaged` for the first that is not.
+
+    Files that were verified before, and have not changed since, are not read. The record of it lies beside the data, or
+    where this user cannot write there, in the run's folder.
+    """
+    require_sizes(found)
+    identities = _identities(found)
+    records = [found.folder / RECORD, run_folder / RECORD]
+    if any(_recorded(record, found, identities) for record in records):
+        return
+    progress = Progress("verifying data", sum(sum(split.sizes) for _, split in found.splits()))
+    try:
+        for name, split in found.splits():
+            _verify(found.folder, name, split, progress)
+    finally:
+        progress.close()
+    if _identities(found) != identities:
+        raise Damaged(found.folder, "changed while it was read")
+    remember(found, run_folder)
+
+
+def remember(found: Prepared, run_folder: Path) -> None:
+    """Record that the files are right as they are."""
+    text = json.dumps({found.fingerprint: _identities(found)}) + "\n"
+    for folder in (found.folder, run_folder):
+        partial = folder / f".{RECORD}.{os.getpid()}"
+        try:
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "w") as file:
+                file.write(text)
+            partial.replace(folder / RECORD)
+        except OSError:
+            continue  # verified again the next time
+        return
+
+
+def _verify(folder: Path, name: str, split: Split, progress: Progress) -> None:
+    tokens, documents = paths(folder, name)
+
+    def bounds(data: bytes, position: int) -> None:
+        ids = np.frombuffer(data, split.dtype)
+        if len(ids) and int(ids.max()) > split.largest_id:
+            first = position // ids.itemsize + int(np.argmax(ids > split.largest_id))
+            raise Damaged(tokens, f"has id {ids.max()} from position {first} on, above {split.largest_id}")
+
+    ends: dict[int, tuple[int, int]] = {}
+
+    def rising(data: bytes, position: int) -> None:
+        starts = np.frombuffer(data, "<u8")
+        if (starts[1:] <= starts[:-1]).any() or int(starts[-1]) > split.tokens:
+            raise Damaged(documents, "has positions that do not rise to the number of tokens")
+        ends[position] = int(starts[0]), int(starts[-1])
+
+    right = digest(tokens, bounds, progress) == split.tokens_digest or not split.tokens_digest
+    if not right:
+        raise Damaged(tokens, "is damaged: its content does not match its digest")
+    right = digest(documents, rising, progress) == split.documents_digest or not split.documents_digest
+    if not right:
+        raise Damaged(documents, "is damaged: its content does not match its digest")
+    joined = [end for position in sorted(ends) for end in ends[position]]
+    if joined != sorted(joined) or joined[0] != 0 or joined[-1] != split.tokens:
+        raise Damaged(documents, "has positions that do not rise from 0 to the number of tokens")
+
+
+def _files(found: Prepared) -> Iterator[Path]:
+    for name, _ in found.splits():
+        yield from paths(found.folder, name)
+
+
+def _identities(found: Prepared) -> list[list[int]]:
+    identities = []
+    for path in _files(found):
+        with _opened(path) as file:
+            identities.append(list(Identity.of(os.fstat(file.fileno()))))
+    return identities
+
+
+def _recorded(record: Path, found: Prepared, identities: list[list[int]]) -> bool:
+    """Whether this user has recorded that these very files are right."""
+    try:
+        status = os.lstat(record)
+        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
+            return False
+        known = json.loads(read_regular(record, _LARGEST_BYTES))
+    except (OSError, Unfit, ValueError, RecursionError):
+        return False
+    return isinstance(known, dict) and known.get(found.fingerprint) == identities
+
+
+def _opened(path: Path) -> BufferedReader:
+    try:
+        return open_regular(path)
+    except Unfit as problem:
+        raise Damaged(path, str(problem)) from None
