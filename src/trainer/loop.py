@@ -97,6 +97,8 @@ class Loop:
         self.settle = settle
         self.full = global_batch(config)
         self.saved_step = state.step
+        self.saved_at = time.monotonic()
+        self.save_due = False  # some rank's clock said so, and all know
         self.seconds = 0.0  # spent in updates since this process started
         self.last_loss = math.nan
         self.multiplier = 0.0  # learning rate of the last update, as a share of its peak
@@ -136,7 +138,10 @@ class Loop:
         divisor = float(max(1, update.samples * self.items_per_sample))
         micro_batches = [(self.to_device(batch), real) for batch, real in update.micro_batches]
         look = self.watch.at(state.step + 1) if self.watch is not None else None
-        outcome = self.step(micro_batches, divisor, self.multiplier, self.stop.requested, look)
+        minutes = self.config.checkpoint.every_minutes
+        save = 0 < 60 * minutes <= time.monotonic() - self.saved_at
+        outcome = self.step(micro_batches, divisor, self.multiplier, self.stop.requested, look, save)
+        self.save_due = outcome.save
         if self.settle is not None and update.samples < self.full:
             self.settle()  # not every rank had samples for each of its forwards
         state.step += 1
@@ -200,7 +205,7 @@ class Loop:
         state, config = self.state, self.config
         if config.eval.every and state.step % config.eval.every == 0:
             self.evaluate_now()
-        if config.checkpoint.every and state.step % config.checkpoint.every == 0:
+        if self.save_due or (config.checkpoint.every and state.step % config.checkpoint.every == 0):
             self._save()
 
     def evaluate_now(self) -> dict[str, float]:
@@ -224,3 +229,4 @@ class Loop:
             self.settle()
         self.save()
         self.saved_step = self.state.step
+        self.saved_at = time.monotonic()

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from trainer import finished, imports, run_data, startup
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from trainer_boot.layers import Note
 
 STOPPED = 75
+BEFORE = ("stopped before training began", "Give the same command again to start.")
 
 
 def run(resolved: Resolved, world: World, stop: StopRequest, notes: "list[Note] | None" = None) -> int:
@@ -69,7 +71,8 @@ def _run(resolved: Resolved, world: World, stop: StopRequest, notes: "list[Note]
             # rank 0 has prepared the data, and verified it, before it came here
             data = open_data(config, folder, prepare=False, place=comm.broadcast_text(place), tell=world.rank == 0)
             startup.mark("data opened")
-            training = session.assemble(config, world, device, data, plan, found, stop)
+            with leaving_at_once(stop, *BEFORE):
+                training = session.assemble(config, world, device, data, plan, found, stop)
             if world.rank == 0:
                 run_folder.write_run_file(folder, to_toml(resolved))
                 run_data.note(config, folder, data)
@@ -78,7 +81,12 @@ def _run(resolved: Resolved, world: World, stop: StopRequest, notes: "list[Note]
             training.loop.on_first_update = Reporter(world, folder, notes, config.start)
             complete = training.loop.run()
             if complete:
-                finish(config, training, folder)
+                with leaving_at_once(
+                    stop,
+                    f"stopped before the final evaluation was complete; the trained model is saved in {folder}",
+                    f"Run `trainer eval {folder}`, or give the same command again.",
+                ):
+                    finish(config, training, folder)
                 if world.rank == 0:
                     finished.note(config, folder, training.state.step)
                 if world.rank == 0 and "snapshot" in config.start.layers:
@@ -104,15 +112,22 @@ def prepare(config: Config, folder: Path, stop: StopRequest) -> tuple[Path | Non
     from trainer import newest
 
     place = ""
+    with leaving_at_once(stop, *BEFORE):
+        found = newest.find(config)
+        if config.data.images:
+            from trainer.data import images
+
+            images.note(folder, images.find_images(config.data))
+        elif not config.data.dataset:
+            place = run_data.prepare_files(config, folder, found)
+    return found, place
+
+
+@contextlib.contextmanager
+def leaving_at_once(stop: StopRequest, what: str, fix: str) -> Iterator[None]:
+    """Where there is nothing to lose, a request to stop ends the block at once, as a UserError with status 75."""
     try:
         with stop.at_once():
-            found = newest.find(config)
-            if config.data.images:
-                from trainer.data import images
-
-                images.note(folder, images.find_images(config.data))
-            elif not config.data.dataset:
-                place = run_data.prepare_files(config, folder, found)
+            yield
     except KeyboardInterrupt:
-        raise UserError("stopped before training began", "Give the same command again to start.", STOPPED) from None
-    return found, place
+        raise UserError(what, fix, STOPPED) from None

@@ -314,7 +314,10 @@ class Memory(Section):
 class Checkpoint(Section):
     """What is saved and when."""
 
-    every: int = setting(0, "updates between checkpoints; 0: only at the end and on a signal", minimum=0)
+    every: int = setting(0, "updates between checkpoints; 0: by time only", minimum=0)
+    every_minutes: float = setting(
+        10.0, "minutes between checkpoints, whatever the number of updates; 0: by updates only", minimum=0
+    )
     keep: int = setting(3, "newest checkpoints kept", minimum=1)
     final: bool = setting(True, "save at the end")
 

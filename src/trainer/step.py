@@ -17,23 +17,30 @@ if TYPE_CHECKING:
 # (sum of the loss, counted items) of each micro-batch
 Sums = list[tuple[Tensor, Tensor]]
 # looks at the gradients: (factor they are to be multiplied with, ranks that hold each, device) -> what it saw
+# what a rank asks for travels as one number of the reduction: how many ranks want to stop, and this for each that wants
+# to save
+SAVE = 2.0**30
 Look = Callable[[float, int, torch.device], dict[str, object]]
 
 
 class Outcome:
-    """What one update did. `loss`: mean over the counted items of all ranks; `grad_norm`: before clipping; `seen`: what
-    was asked to be looked at."""
+    """What one update did.
 
-    __slots__ = ("applied", "count", "grad_norm", "loss", "seen", "stop")
+    `loss`: mean over the counted items of all ranks; `grad_norm`: before clipping; `stop`, `save`: some rank asked for
+    it; `seen`: what was asked to be looked at.
+    """
+
+    __slots__ = ("applied", "count", "grad_norm", "loss", "save", "seen", "stop")
 
     def __init__(
-        self, loss: float, count: int, grad_norm: float, applied: bool, stop: bool, seen: dict[str, object]
+        self, loss: float, count: int, grad_norm: float, applied: bool, asked: float, seen: dict[str, object]
     ) -> None:
         self.loss = loss
         self.count = count
         self.grad_norm = grad_norm
         self.applied = applied
-        self.stop = stop
+        self.stop = asked % SAVE > 0
+        self.save = asked >= SAVE
         self.seen = seen
 
 
@@ -57,7 +64,7 @@ class Step:
         self.ranks = cut.layout.world_size
         self.parameters = [p for p in cut.module.parameters() if p.requires_grad]
         self._autocast = policy.autocast(device.type)
-        self._stop = False
+        self._asked = 0.0
         self._begun: tuple[Tensor, torch.distributed.Work | None] | None = None
         if self.ranks > 1 and isinstance(cut.backward, Accumulate):
             cut.backward.summed = self._begin
@@ -69,22 +76,23 @@ class Step:
         multiplier: float,
         stop: bool,
         look: Look | None = None,
+        save: bool = False,
     ) -> Outcome:
         """Applies one update made of (batch, number of real samples) pairs; 0 real samples count for nothing.
 
-        `multiplier`: the learning rate as a share of its peak; `stop`: this rank was asked to stop; `look`: at the
-        gradients of this update. The outcome is the same on all ranks.
+        `multiplier`: the learning rate as a share of its peak; `stop`: this rank was asked to stop; `save`: its clock
+        says that a checkpoint is due; `look`: at the gradients of this update. The outcome is the same on all ranks.
         """
         scale = self.policy.scale.scale if self.policy.scale else 1.0
         # backward averages over the ranks that see other tokens; what is wanted is the sum
-        self._stop = stop
+        self._asked = stop + SAVE * save
         sums = self.cut.backward(micro_batches, self.cut.layout.averaged * scale / divisor, self._autocast)
         if self.cut.layout.tensor > 1:
             from trainer.parallel.gradients import add_up
 
             add_up(self.parameters)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        loss_sum, count, stops, norm = self._reduce(sums, gradients)
+        loss_sum, count, asked, norm = self._reduce(sums, gradients)
         factor = divisor / count / scale if count else 0.0
         norm *= factor
         loss = loss_sum / count if count else math.nan
@@ -103,7 +111,7 @@ class Step:
                 self.policy.scale.applied()
             elif count:  # an update in which nothing counts says nothing about the scale
                 self.policy.scale.overflowed()
-        return Outcome(loss, int(count), norm, applied, stops > 0, seen)
+        return Outcome(loss, int(count), norm, applied, asked, seen)
 
     def _own(self, gradients: list[Tensor]) -> list[Tensor]:
         """What this rank holds of them."""
@@ -114,15 +122,15 @@ class Step:
         return gradients
 
     def _reduce(self, sums: Sums, gradients: list[Tensor]) -> tuple[float, float, float, float]:
-        """Over all ranks: loss sum, count, how many want to stop; the Euclidean norm of all gradients as they stand."""
+        """Over all ranks: loss sum, count, what was asked for; the Euclidean norm of all gradients as they stand."""
         if not self.cut.sharded:
             norm = float(torch.nn.utils.get_total_norm(gradients, foreach=True)) if gradients else 0.0
             if self.ranks == 1 and len(sums) == 1:
-                return float(sums[0][0]), float(sums[0][1]), float(self._stop), norm
+                return float(sums[0][0]), float(sums[0][1]), self._asked, norm
             if self._begun is None:
                 self._begin(sums)
-            loss_sum, count, stops, _ = self._end()
-            return loss_sum, count, stops, norm
+            loss_sum, count, asked, _ = self._end()
+            return loss_sum, count, asked, norm
         from trainer.parallel.gradients import squares
 
         if self.cut.counted_elsewhere:
@@ -134,8 +142,8 @@ class Step:
             self._begin(sums, own)
         else:
             torch.distributed.all_reduce(own)
-        loss_sum, count, stops, square = self._end()
-        return loss_sum, count, stops, math.sqrt(square if together else float(own))
+        loss_sum, count, asked, square = self._end()
+        return loss_sum, count, asked, math.sqrt(square if together else float(own))
 
     def _begin(self, sums: Sums, squares: Tensor | None = None) -> None:
         """Begins the one small reduction of an update. Where the sums are known before a backward, it is through by
@@ -144,7 +152,7 @@ class Step:
         for total, count in sums:
             totals[0] += total
             totals[1] += count
-        totals[2] = float(self._stop)
+        totals[2] = self._asked
         if squares is not None:
             totals[3] = squares
         work = None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.beds.runs import assert_same_weights, losses, metrics, train_here
+from tests.beds.runs import assert_same_weights, flags, losses, metrics, train_here, warm_trainer
 from tests.trainer import toy_losses
 from trainer.errors import UserError
 
@@ -229,3 +229,46 @@ def test_a_stop_before_training_leaves_nothing_half_done(tmp_path: Path, monkeyp
         train_here(tmp_path, data__dataset="", model__build="", model__loss="", data__text=str(tmp_path / "a.txt"))
     assert caught.value.status == 75
     assert not list((tmp_path / "run").rglob("*.bin"))
+
+
+def asking_to_stop(*_: object, **__: object) -> None:
+    os.kill(os.getpid(), signal.SIGHUP)
+    raise AssertionError("the signal comes first")
+
+
+def test_a_stop_while_the_model_is_built_ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.session.make_model", asking_to_stop)
+    with pytest.raises(UserError, match="stopped before training began") as caught:
+        train_here(tmp_path)
+    assert caught.value.status == 75
+
+
+def test_a_stop_in_the_final_evaluation_keeps_the_model_and_evaluates_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("trainer.evaluation.Evaluation.__call__", asking_to_stop)
+        with pytest.raises(UserError, match="the trained model is saved in") as caught:
+            train_here(tmp_path)
+    assert caught.value.status == 75 and "trainer eval" in caught.value.fix
+    assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-00000006"]
+    assert train_here(tmp_path) == 0
+    assert "validation: loss" in capsys.readouterr().out
+    assert len(metrics(tmp_path / "run")) == 6
+
+
+def test_checkpoints_are_due_by_time(tmp_path: Path) -> None:
+    often = {"checkpoint__every_minutes": "1e-9", "checkpoint__keep": "9"}
+    assert train_here(tmp_path, **often) == 0
+    assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 6
+    never = {"checkpoint__every_minutes": "0", "run__folder": str(tmp_path / "never")}
+    assert train_here(tmp_path, **never) == 0
+    assert len(list((tmp_path / "never" / "checkpoints").iterdir())) == 1
+
+
+def test_one_rank_whose_clock_says_so_makes_all_save(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").touch()
+    often = flags(run__folder="run", checkpoint__every_minutes="1e-9", checkpoint__keep="9")
+    done = warm_trainer("train", "run.toml", *often, "--nproc", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 6

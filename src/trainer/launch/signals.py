@@ -6,7 +6,7 @@ import signal
 import time
 from typing import Any
 
-from trainer.launch.stop import SIGNALS
+from trainer.launch.stop import drop_dead_output, handled
 
 
 class Signals:
@@ -19,9 +19,7 @@ class Signals:
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
         self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        numbers = [*SIGNALS, signal.SIGCHLD]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup stays nohup
-            numbers.append(signal.SIGHUP)
+        numbers = [*handled(), signal.SIGCHLD]
         self._previous: dict[signal.Signals, Any] = {number: signal.signal(number, _noted) for number in numbers}
         self._mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
         return self
@@ -52,7 +50,8 @@ class Signals:
         for number in os.read(self._read, 4096):
             if number == signal.SIGINT:
                 self.interrupts += 1
-            if number != signal.SIGCHLD:
+            if number != signal.SIGCHLD and not self.stop:
+                drop_dead_output()
                 self.stop = True
 
 

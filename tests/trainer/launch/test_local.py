@@ -148,7 +148,7 @@ def test_stop_request_reaches_every_rank_as_sigterm(start: Start, tmp_path: Path
     launch = start({"0": "until-stopped", "1": "until-stopped"})
     launch.wait_for("pid-0-0", "pid-1-0")
     launch.process.send_signal(signal.Signals[name])
-    assert launch.end() == (75, "stopping after this update; interrupt once more to leave at once\n")
+    assert launch.end() == (75, "stopping after this update; press Ctrl-C again to leave at once\n")
     assert [(tmp_path / f"saved-{rank}").read_text() for rank in (0, 1)] == ["SIGTERM", "SIGTERM"]
 
 

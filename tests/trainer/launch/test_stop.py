@@ -18,7 +18,7 @@ def stop() -> Iterator[StopRequest]:
     request.uninstall()
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1"])
 def test_first_signal_is_noted(stop: StopRequest, name: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert (stop.requested, stop.signal) == (False, "")
     signal.raise_signal(signal.Signals[name])
@@ -98,3 +98,16 @@ def test_notice_is_no_error_without_stderr() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout) == (0, "SIGTERM\n")
+
+
+def test_under_nohup_a_closed_terminal_is_no_request() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        request = StopRequest()
+        request.install()
+        signal.raise_signal(signal.SIGHUP)
+        request.uninstall()
+        assert not request.requested
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
