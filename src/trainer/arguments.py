@@ -61,7 +61,7 @@ def whole(flags: Mapping[str, str], name: str, default: int, least: int = 0) -> 
 
 
 def real(flags: Mapping[str, str], name: str, default: float, least: float = 0.0) -> float:
-    """The number of flag `name`."""
+    """Return the number of flag `name`, which is finite and at least `least`; a default may be anything."""
     text = flags.get(name)
     if text is None:
         return default

@@ -5,11 +5,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainer import finished, imports, run_data, startup
+from trainer import doubts, finished, imports, run_data, startup
 from trainer import folder as run_folder
 from trainer.config import Resolved, to_toml
 from trainer.errors import UserError
 from trainer.launch import comm
+from trainer.launch.cores import usable_cores
 from trainer.launch.detect import World
 from trainer.launch.stop import StopRequest
 from trainer.launch.temporary import workers_folder
@@ -74,6 +75,9 @@ def _run(resolved: Resolved, world: World, stop: StopRequest, notes: "list[Note]
             with leaving_at_once(stop, *BEFORE):
                 training = session.assemble(config, world, device, data, plan, found, stop)
             if world.rank == 0:
+                cores = usable_cores()
+                for doubt in [*doubts.of_settings(config, cores), *doubts.of_data(config, data, training.loop.total)]:
+                    print(f"warning: {doubt}", file=sys.stderr)
                 run_folder.write_run_file(folder, to_toml(resolved))
                 run_data.note(config, folder, data)
             startup.take_off()

@@ -10,7 +10,7 @@ class Run(Section):
 
     folder: str = setting("runs/default", "run folder: checkpoints, metrics, prepared data; resumed when it exists")
     seed: int = setting(0, "seed of weights, data order and dropout", minimum=0, maximum=2**63 - 1)
-    steps: int = setting(0, "updates to train; 0: as many as `epochs` give", minimum=0)
+    steps: int = setting(0, "updates to train; 0: as many as `epochs` give", minimum=0, maximum=10**12)
     epochs: int = setting(1, "passes over the training data, when `steps` is 0", minimum=1)
     device: str = setting("auto", "auto (cuda if there is one, else cpu), cpu, cuda")
     resume: str = setting(

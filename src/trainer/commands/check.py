@@ -1,9 +1,13 @@
 """`trainer check`: what a run file means and what it will need, without training and without torch."""
 
+import sys
+
+from trainer import doubts
 from trainer.arguments import Arguments, split, whole
 from trainer.commands.train import resolve_run
 from trainer.config import Resolved, global_batch, to_toml
 from trainer.formats import choose_attention, choose_compute
+from trainer.launch.cores import usable_cores
 from trainer.mesh import BatchPlan, Layout, plan_layout
 from trainer.refuse import refuse_early
 from trainer.schema import Config
@@ -42,6 +46,8 @@ def run(arguments: list[str]) -> int:
     resolved = resolve_run(given.places, given.settings)
     config = resolved.config
     plan = refuse_early(config, world)
+    for doubt in doubts.of_settings(config, usable_cores()):
+        print(f"warning: {doubt}", file=sys.stderr)
     if config.data.images:
         from trainer.data.images import find_images
 

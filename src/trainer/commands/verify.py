@@ -19,7 +19,8 @@ precision.compute auto means fp64 here. Of the run folder only prepared data is 
 
   --nproc N        ranks on this machine (default: the least that [parallel] asks for, two at least)
   --updates K      updates to compare (default 3)
-  --tolerance T    largest relative difference that counts as equal (fp64 1e-10, fp32 1e-5, bf16 2e-2, fp16 1e-2)
+  --tolerance T    largest relative difference that counts as equal (fp64 1e-10, fp32 1e-5, bf16 2e-2, fp16 1e-2);
+                   0: only the same bits are
   --json           the whole comparison as JSON, with every parameter
   --into FILE      the same into a file
 
@@ -30,6 +31,7 @@ examples:
 
 exit status: 0 equal; 1 not; 2 usage or run file; 3 environment"""
 
+DEFAULT_TOLERANCE = -1.0  # that of the number format
 OWN = {"nproc": True, "updates": True, "tolerance": True, "json": False, "into": True}
 
 
@@ -40,7 +42,7 @@ def run(arguments: list[str]) -> int:
         return 0
     given = split(arguments, OWN, 1, "verify")
     whole(given.flags, "updates", 3, 1)
-    real(given.flags, "tolerance", 0.0)
+    real(given.flags, "tolerance", DEFAULT_TOLERANCE)
     resolved = resolve_run(given.places, given.settings)
     from trainer.launch.detect import detect
 
@@ -108,7 +110,7 @@ def _be_rank(resolved: Resolved, given: Arguments) -> int:
         from trainer.verification.rank import verdict
 
         updates = whole(given.flags, "updates", 3, 1)
-        tolerance = real(given.flags, "tolerance", 0.0)
+        tolerance = real(given.flags, "tolerance", DEFAULT_TOLERANCE)
         found = verdict(resolved.config, world, plan, updates=updates, tolerance=tolerance, notes=notes)
         child.mark_done(world)
     except BaseException as error:

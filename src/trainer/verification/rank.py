@@ -22,14 +22,14 @@ from trainer.verification.trial import Numbers, run_updates, silence
 def verdict(
     config: Config, world: World, plan: BatchPlan, *, updates: int, tolerance: float, notes: list[str]
 ) -> dict[str, Any] | None:
-    """The comparison as plain values, on rank 0; None on the others. `tolerance` 0: that of the number format.
+    """The comparison as plain values, on rank 0; None on the others. `tolerance` below 0: that of the number format.
 
     Rank 0 first trains alone while the others wait where the ranks meet. `precision.compute` must be decided.
     """
     folder = Path(config.run.folder)
     place = _prepare(config, folder) if world.rank == 0 else ""
     device = session.set_up(config, world)
-    tolerance = tolerance or TOLERANCES[config.precision.compute]
+    tolerance = TOLERANCES[config.precision.compute] if tolerance < 0 else tolerance
     layout = plan_layout(config, world.world_size)
     one: Numbers | None = None
     findings = Findings()
