@@ -48,7 +48,7 @@ def balanced(
         from trainer.parallel.pipeline_balance import measured_costs
 
         batch, _ = next(iter(evaluation_batches(data.train, micro_batch=micro, limit=micro)))
-        costs = measured_costs(model, loss, moved(batch, device=device), device, policy.autocast(device.type))
+        costs = measured_costs(model, loss, moved(batch, device, policy.weights), device, policy.autocast(device.type))
         sizes = even_cut(costs, stages)
         text = " ".join(map(str, sizes))
         print(f"parallel.cut {sizes}: {_said(costs, sizes)}", file=sys.stderr)

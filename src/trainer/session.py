@@ -197,7 +197,7 @@ def assemble(
     loader = make_loader(config, data, plan, layout.data_index(world.rank), device)
     total = total_updates(config, loader.updates_per_epoch)
     step = Step(cut, optimizers, policy, device, clip=config.optim.clip)
-    to_device = partial(moved, device=device)
+    to_device = partial(moved, device=device, weights=policy.weights)
     evaluate = Evaluation(
         cut,
         data,

@@ -46,7 +46,7 @@ def run(arguments: list[str]) -> int:
         0,
         micro=config.eval.micro or config.batch.micro or 32,
         limit=config.eval.samples,
-        to_device=lambda batch: moved(batch, loaded.device),
+        to_device=lambda batch: moved(batch, loaded.device, loaded.policy.weights),
         scores=scores,
     )
     result = evaluation()

@@ -82,7 +82,7 @@ def _probe(
     model = session.make_model(config, data.vocabulary, policy, device)
     quiet = silence(model)
     samples = min(max(2, plan.micro), len(data.train))
-    batch = moved(data.train.fetch(list(range(samples)), 0), device)
+    batch = moved(data.train.fetch(list(range(samples)), 0), device, policy.weights)
     found = probe(model, choose_loss(config.model, model), batch, policy, device, tolerance)
     if quiet:
         found.notes.insert(

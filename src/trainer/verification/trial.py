@@ -57,7 +57,7 @@ def run_updates(
     numbers = Numbers([], [], gradients, {}, [])
     for update in islice(loader.updates(0), updates):
         numbers.batches.append([digest(batch) if real else "" for batch, real in update.micro_batches])
-        micro_batches = [(moved(batch, device), real) for batch, real in update.micro_batches]
+        micro_batches = [(moved(batch, device, policy.weights), real) for batch, real in update.micro_batches]
         divisor = float(max(1, update.samples * data.train.tokens_per_sample))
         outcome = step(micro_batches, divisor, 1.0, False)
         if cut.settle is not None:
