@@ -51,7 +51,7 @@ class Reporters:
 
     def event(self, name: str, at_step: int, **values: object) -> None:
         """Something that is not an update: an evaluation, a resume."""
-        self.metrics.event(name, at_step=at_step, **values)
+        self.metrics.event(name, at_step=at_step, **values, time=round(time.time(), 3))
 
     def close(self) -> None:
         """Flushes and closes all."""
@@ -164,6 +164,10 @@ class Loop:
         if self.step.policy.scale is not None or state.step > state.applied:
             extra["skipped_updates"] = state.step - state.applied
         extra |= outcome.seen
+        items = update.samples * (self.items_per_sample or 1)
+        speed = "tokens_per_second" if self.items_per_sample else "samples_per_second"
+        per_second = round(items / seconds, 1) if seconds > 0 else 0.0
+        extra |= {speed: per_second, "time": round(time.time(), 3)}
         reporters.metrics.write(
             step=state.step,
             epoch=update.epoch,
@@ -175,11 +179,13 @@ class Loop:
             seconds=round(seconds, 6),
             **extra,
         )
-        reporters.progress.update(state.step, outcome.loss, update.samples * self.items_per_sample, rate)
+        reporters.progress.update(state.step, outcome.loss, items, rate)
         if reporters.events is not None:
-            scalars = {"loss": outcome.loss, "grad_norm": outcome.grad_norm, "lr": rate}
+            scalars = {"loss": outcome.loss, "grad_norm": outcome.grad_norm, "lr": rate, speed: per_second}
             if self.step.policy.scale is not None:
                 scalars["loss_scale"] = self.step.policy.scale.scale
+            if state.step > state.applied:
+                scalars["skipped_updates"] = float(state.step - state.applied)
             reporters.events.scalars(state.step, scalars)
         if not outcome.applied:
             self._skipped(outcome)

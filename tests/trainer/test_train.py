@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ def test_a_run_leaves_its_settings_metrics_and_checkpoint(tmp_path: Path, capsys
     rows = metrics(tmp_path / "run")
     assert len(rows) == 12
     assert rows[-1]["epoch"] == 1
+    assert all(row["samples_per_second"] > 0 and abs(row["time"] - time.time()) < 100 for row in rows)
     assert rows[-1]["loss"] < rows[0]["loss"]
     assert (tmp_path / "run" / "resolved.toml").is_file()
     assert [p.name for p in sorted((tmp_path / "run" / "checkpoints").iterdir())] == ["step-00000012"]
