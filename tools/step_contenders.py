@@ -78,7 +78,7 @@ def ours(work: Work) -> Block:
     data = open_data(work.config, work.folder / "run", prepare=False)
     training = session.assemble(
         work.config,
-        World(work.rank, work.rank, work.ranks, work.ranks, "local"),
+        World(work.rank, work.rank, work.ranks, work.ranks, "env"),
         torch.device("cpu"),
         data,
         plan_batch(work.config, work.parts),
