@@ -21,6 +21,7 @@ from trainer.surroundings import tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from trainer.session import Training
     from trainer_boot.layers import Note
 
 STOPPED = 75
@@ -85,11 +86,7 @@ def _run(resolved: Resolved, world: World, stop: StopRequest, notes: "list[Note]
             training.loop.on_first_update = Reporter(world, folder, notes, config.start)
             complete = training.loop.run()
             if complete:
-                with leaving_at_once(
-                    stop,
-                    f"stopped before the final evaluation was complete; the trained model is saved in {folder}",
-                    f"Run `trainer eval {folder}`, or give the same command again.",
-                ):
+                with at_once_where_saved(training, stop, folder):
                     finish(config, training, folder)
                 if world.rank == 0:
                     finished.note(config, folder, training.state.step)
@@ -125,6 +122,24 @@ def prepare(config: Config, folder: Path, stop: StopRequest) -> tuple[Path | Non
         elif not config.data.dataset:
             place = run_data.prepare_files(config, folder, found)
     return found, place
+
+
+def at_once_where_saved(
+    training: "Training", stop: StopRequest, folder: Path
+) -> contextlib.AbstractContextManager[None]:
+    """Return what surrounds the end of a complete run: a request to stop ends it at once, where there is something left
+    to do and the model is saved. Collective."""
+    config = training.loop.config
+    if training.loop.saved_step != training.state.step:
+        return contextlib.nullcontext()  # checkpoint.final is false: nothing but the evaluation is left of it
+    if training.data.validation is None and not config.eval.sample_tokens:
+        return contextlib.nullcontext()
+    comm.barrier()  # rank 0 commits the checkpoint last; a rank that left before would take the run, and it, along
+    return leaving_at_once(
+        stop,
+        f"stopped before the final evaluation was complete; the trained model is saved in {folder}",
+        f"Run `trainer eval {folder}`, or give the same command again.",
+    )
 
 
 @contextlib.contextmanager

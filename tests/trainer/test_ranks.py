@@ -143,6 +143,25 @@ def test_a_signal_stops_all_ranks_after_the_same_update(tmp_path: Path, whom: st
         assert losses(tmp_path / "run") == pytest.approx(losses(tmp_path / "whole"), rel=1e-12)
 
 
+def test_a_rank_that_is_asked_to_stop_leaves_the_last_checkpoint_to_rank_0(tmp_path: Path) -> None:
+    slow = {"data__dataset": "tests.trainer.toy_endings:Sequences", "fault__max_restarts": "1"}
+    process = subprocess.Popen(
+        command(*start(tmp_path, "--nproc", "2", **slow)), cwd=tmp_path, env=environ(), text=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        end = time.monotonic() + 60
+        while not (tmp_path / "run" / "committing").exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        os.kill(ranks_of(process.pid, 2)[1], signal.SIGTERM)
+        _, told = process.communicate(timeout=100)
+    finally:
+        process.kill()
+    assert process.returncode == 75, told
+    assert "the trained model is saved in run" in told and "restart" not in told
+    assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-00000006"]
+
+
 def test_a_batch_that_two_ranks_do_not_share_is_refused_before_any_process_starts(tmp_path: Path) -> None:
     done = trainer(*start(tmp_path, "--nproc", "2", batch__size="7"), cwd=tmp_path)
     assert done.returncode == 2

@@ -259,6 +259,21 @@ def test_a_stop_in_the_final_evaluation_keeps_the_model_and_evaluates_next_time(
     assert len(metrics(tmp_path / "run")) == 6
 
 
+def test_a_stop_in_the_last_update_is_a_normal_end_where_nothing_is_left_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("tests.trainer.toy_data.Sequences.validation")
+    assert train_here(tmp_path, **{"data__options.stop_at": "24"}) == 0
+    assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-00000006"]
+
+
+def test_a_stop_in_the_last_update_does_not_lose_an_evaluation_without_a_final_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train_here(tmp_path, checkpoint__final="false", **{"data__options.stop_at": "24"}) == 0
+    assert "validation: loss" in capsys.readouterr().out
+
+
 def test_checkpoints_are_due_by_time(tmp_path: Path) -> None:
     often = {"checkpoint__every_minutes": "1e-9", "checkpoint__keep": "9"}
     assert train_here(tmp_path, **often) == 0

@@ -62,7 +62,8 @@ def run_ranks(
             outcome = _attempt(starter, nproc, folder.attempt(restarts), restarts, signals, grace, trust_status)
             if outcome.failure is None:
                 return outcome.status
-            if restarts >= max_restarts or outcome.failure.status in HOPELESS or signals.stop:
+            final = outcome.failure.status in (*HOPELESS, STOPPED)  # STOPPED: a rank was asked to stop, by itself
+            if final or restarts >= max_restarts or signals.stop:
                 _say(failure.show(outcome.failure, outcome.unanswered))
                 return outcome.failure.status
             restarts += 1
