@@ -56,7 +56,7 @@ def train(pyz: Path, folder: Path, *arguments: str, **more: Any) -> "subprocess.
 def losses(run_folder: Path) -> list[float]:
     """The loss of every update of a run."""
     rows = [json.loads(line) for line in (run_folder / "metrics.jsonl").read_text().splitlines()]
-    return [row["loss"] for row in rows if "step" in row]
+    return [row["loss"] for row in rows if "event" not in row]
 
 
 def weights_sha256(run_folder: Path) -> str:

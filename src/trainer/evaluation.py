@@ -45,6 +45,7 @@ class Evaluation:
         self.limit = limit
         self.to_device = to_device
         self.scores = scores
+        self.on_progress: Callable[[int, int], None] | None = None  # (samples done over all ranks, samples)
 
     def __call__(self) -> dict[str, float]:
         """{"loss", "perplexity", "bits_per_byte"}: nats per counted item, its exponential, and for text the bits needed
@@ -53,6 +54,8 @@ class Evaluation:
             return {}
         from trainer.data.loader import evaluation_batches
 
+        samples = len(self.data.validation)
+        samples, done = min(self.limit or samples, samples), 0
         totals = torch.zeros(5, dtype=torch.float64, device=self.device)
         module, layout = self.cut.module, self.cut.layout
         training = module.training
@@ -66,6 +69,9 @@ class Evaluation:
                     dp_size=layout.data_ranks,
                     limit=self.limit,
                 ):
+                    if self.on_progress is not None:
+                        self.on_progress(done, samples)
+                        done = min(samples, done + self.micro * layout.data_ranks)
                     if not (real or self.cut.sharded):
                         continue
                     if self.scores is not None:
@@ -76,6 +82,8 @@ class Evaluation:
                     totals[0] += total
                     totals[1] += count
         finally:
+            if self.on_progress is not None:
+                self.on_progress(samples, samples)
             module.train(training)
             if self.scores is not None:
                 self.scores.counting = False

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trainer.metrics.progress import Progress
     from trainer.metrics.tensorboard import EventWriter
     from trainer.metrics.writer import Metrics
+    from trainer.throughput import Rate, Throughput
     from trainer.watch import Watch
 
 
@@ -49,9 +50,20 @@ class Reporters:
         self.progress = progress
         self.events = events
 
-    def event(self, name: str, at_step: int, **values: object) -> None:
-        """Something that is not an update: an evaluation, a resume."""
-        self.metrics.event(name, at_step=at_step, **values, time=round(time.time(), 3))
+    def update(self, step: int, values: dict[str, Any], rate: "Rate") -> None:
+        """Report update number `step`; `values` go to the metrics file and to TensorBoard."""
+        self.metrics.write(step=step, **values)
+        self.progress.update(step, values["loss"], rate.items, values["lr"])
+        if self.events is not None:
+            self.events.scalars(step, values)
+
+    def evaluation(self, step: int, values: dict[str, float]) -> None:
+        """Report an evaluation after `step` updates."""
+        self.metrics.event("evaluation", step=step, **values)
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in values.items())
+        self.progress.note(f"step {step}: validation {shown}")
+        if self.events is not None:
+            self.events.scalars(step, {"validation": values})
 
     def close(self) -> None:
         """Flushes and closes all."""
@@ -75,7 +87,7 @@ class Loop:
         *,
         state: State,
         total: int,
-        items_per_sample: int,
+        throughput: "Throughput",
         to_device: Callable[[Any], Any],
         save: Callable[[], None],
         evaluate: Callable[[], dict[str, float]],
@@ -89,7 +101,7 @@ class Loop:
         self.reporters = reporters
         self.state = state
         self.total = total
-        self.items_per_sample = items_per_sample
+        self.throughput = throughput
         self.to_device = to_device
         self.save = save
         self.evaluate = evaluate
@@ -135,7 +147,7 @@ class Loop:
     def _update(self, update: "Update") -> Outcome:
         state = self.state
         self.multiplier = learning_rate(self.config.optim, state.applied, self.total)
-        divisor = float(max(1, update.samples * self.items_per_sample))
+        divisor = float(max(1, update.samples * self.throughput.tokens_per_sample))
         micro_batches = [(self.to_device(batch), real) for batch, real in update.micro_batches]
         look = self.watch.at(state.step + 1) if self.watch is not None else None
         minutes = self.config.checkpoint.every_minutes
@@ -155,7 +167,6 @@ class Loop:
 
     def _report(self, outcome: Outcome, update: "Update", seconds: float) -> None:
         state, reporters = self.state, self.reporters
-        rate = self.multiplier * self.config.optim.lr
         extra: dict[str, object] = {}
         if not outcome.applied:
             extra["skipped"] = True
@@ -164,29 +175,19 @@ class Loop:
         if self.step.policy.scale is not None or state.step > state.applied:
             extra["skipped_updates"] = state.step - state.applied
         extra |= outcome.seen
-        items = update.samples * (self.items_per_sample or 1)
-        speed = "tokens_per_second" if self.items_per_sample else "samples_per_second"
-        per_second = round(items / seconds, 1) if seconds > 0 else 0.0
-        extra |= {speed: per_second, "time": round(time.time(), 3)}
-        reporters.metrics.write(
-            step=state.step,
-            epoch=update.epoch,
-            loss=outcome.loss,
-            grad_norm=outcome.grad_norm,
-            lr=rate,
-            count=outcome.count,
-            samples=state.cursor,
-            seconds=round(seconds, 6),
+        rate = self.throughput.of(update.samples, outcome.count, seconds)
+        values = {
+            "epoch": update.epoch,
+            "loss": outcome.loss,
+            "grad_norm": outcome.grad_norm,
+            "lr": self.multiplier * self.config.optim.lr,
+            "count": outcome.count,
+            "samples": state.cursor,
+            "seconds": round(seconds, 6),
+            **rate.values,
             **extra,
-        )
-        reporters.progress.update(state.step, outcome.loss, items, rate)
-        if reporters.events is not None:
-            scalars = {"loss": outcome.loss, "grad_norm": outcome.grad_norm, "lr": rate, speed: per_second}
-            if self.step.policy.scale is not None:
-                scalars["loss_scale"] = self.step.policy.scale.scale
-            if state.step > state.applied:
-                scalars["skipped_updates"] = float(state.step - state.applied)
-            reporters.events.scalars(state.step, scalars)
+        }
+        reporters.update(state.step, values, rate)
         if not outcome.applied:
             self._skipped(outcome)
 
@@ -220,12 +221,7 @@ class Loop:
             self.settle()
         result = self.evaluate()
         if result:
-            self.reporters.event("evaluation", self.state.step, **result)
-            self.reporters.progress.note(
-                f"step {self.state.step}: validation " + ", ".join(f"{k} {v:.4f}" for k, v in result.items())
-            )
-            if self.reporters.events is not None:
-                self.reporters.events.scalars(self.state.step, {f"validation/{k}": v for k, v in result.items()})
+            self.reporters.evaluation(self.state.step, result)
         return result
 
     def _save(self) -> None:

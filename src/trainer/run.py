@@ -14,6 +14,7 @@ from trainer.launch.cores import usable_cores
 from trainer.launch.detect import World
 from trainer.launch.stop import StopRequest
 from trainer.launch.temporary import workers_folder
+from trainer.mesh import plan_layout
 from trainer.needs import need
 from trainer.refuse import refuse_early
 from trainer.schema import Config
@@ -76,6 +77,10 @@ def _run(resolved: Resolved, world: World, stop: StopRequest, notes: "list[Note]
             with leaving_at_once(stop, *BEFORE):
                 training = session.assemble(config, world, device, data, plan, found, stop)
             if world.rank == 0:
+                from trainer import header
+
+                for line in header.lines(config, training, plan_layout(config, world.world_size), plan):
+                    training.reporters.progress.note(line)
                 cores = usable_cores()
                 for doubt in [*doubts.of_settings(config, cores), *doubts.of_data(config, data, training.loop.total)]:
                     print(f"warning: {doubt}", file=sys.stderr)

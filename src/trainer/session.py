@@ -35,6 +35,7 @@ from trainer.precision import Policy, make_policy
 from trainer.resume import Checkpoints
 from trainer.schema import Config, Parallel
 from trainer.step import Step
+from trainer.throughput import Throughput
 
 if TYPE_CHECKING:
     from trainer.backward import Loss
@@ -125,8 +126,21 @@ def start_model(
 class Training:
     """An assembled run: its loop, what it reports to, and how it ends."""
 
-    def __init__(self, world: World, data: Datasets, model: nn.Module, loop: Loop, checkpoints: Checkpoints) -> None:
+    def __init__(
+        self,
+        world: World,
+        data: Datasets,
+        model: nn.Module,
+        loop: Loop,
+        checkpoints: Checkpoints,
+        *,
+        device: str,
+        parameters: tuple[int, int],
+    ) -> None:
+        """`device`: its name; `parameters`: of the whole model, all and trainable ones."""
         self.world = world
+        self.device = device
+        self.parameters, self.trainable = parameters
         self.data = data
         self.model = model
         self.loop = loop
@@ -166,6 +180,7 @@ def assemble(
     startup.mark("precision")
     layout = plan_layout(config, world.world_size)
     model, recording = start_model(config, data.vocabulary, policy, device, layout)
+    parameters = _count(model)  # still whole
     if found and recording is None:
         saved.load_model(found, model, training=True)
     loss = choose_loss(config.model, model)
@@ -209,22 +224,35 @@ def assemble(
         to_device=to_device,
         scores=scores,
     )
+    throughput = Throughput(config, data.train.tokens_per_sample)
+    reporters = _reporters(config, world, folder, state, total, throughput.unit)
+    evaluate.on_progress = reporters.progress.evaluating
     loop = Loop(
         config,
         step,
         loader,
         stop,
-        _reporters(config, world, folder, state, total),
+        reporters,
         state=state,
         total=total,
-        items_per_sample=data.train.tokens_per_sample,
+        throughput=throughput,
         to_device=to_device,
         watch=watch,
         save=lambda: checkpoints.save(model, optimizers, state, policy, cut.stages),
         evaluate=partial(_within, optimizers, evaluate),
         settle=cut.settle,
     )
-    return Training(world, data, model, loop, checkpoints)
+    return Training(world, data, model, loop, checkpoints, device=_name(device), parameters=parameters)
+
+
+def _name(device: torch.device) -> str:
+    return "cpu" if device.type == "cpu" else f"{device.type} ({torch.cuda.get_device_name(device)})"
+
+
+def _count(model: nn.Module) -> tuple[int, int]:
+    """Return the numbers of parameters: all, and those that are trained."""
+    sizes = [(each.numel(), each.requires_grad) for each in model.parameters()]
+    return sum(size for size, _ in sizes), sum(size for size, trained in sizes if trained)
 
 
 def cut_model(
@@ -308,7 +336,7 @@ def make_loader(config: Config, data: Datasets, plan: BatchPlan, data_index: int
     )
 
 
-def _reporters(config: Config, world: World, folder: Path, state: State, total: int) -> Reporters:
+def _reporters(config: Config, world: World, folder: Path, state: State, total: int, unit: str) -> Reporters:
     from trainer.metrics.progress import Progress
     from trainer.metrics.writer import MetricsWriter, NullWriter
 
@@ -320,7 +348,7 @@ def _reporters(config: Config, world: World, folder: Path, state: State, total: 
         state.step,
         mode=mode,
         every=config.log.every,
-        unit="samples" if config.data.dataset or config.data.images else "tokens",
+        unit=unit,
     )
     events = None
     if config.log.tensorboard and first:

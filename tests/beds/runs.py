@@ -96,7 +96,7 @@ def metrics(run_folder: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for line in (run_folder / "metrics.jsonl").read_text().splitlines():
         row = json.loads(line, parse_constant=refuse)
-        if "step" in row:
+        if "event" not in row:
             rows.append(row)
     assert [row["step"] for row in rows] == list(range(1, len(rows) + 1))
     return rows

@@ -60,7 +60,7 @@ def trained(folder: Path, **variables: str) -> tuple[list[float], dict[str, Any]
     rows = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
     report = json.loads((folder / "run" / "start" / "rank-00000.json").read_text())
     note = next(note for note in report["layers"] if note["layer"] == "lazy")
-    return [row["loss"] for row in rows if "step" in row], note, report["modules"]["torch"]
+    return [row["loss"] for row in rows if "event" not in row], note, report["modules"]["torch"]
 
 
 def test_a_run_has_the_same_losses_with_a_third_less_modules(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def fresh_counts() -> None:
 
 
 def test_a_run_leaves_its_settings_metrics_and_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert train_here(tmp_path, run__epochs="2") == 0
+    assert train_here(tmp_path, run__epochs="2", log__progress="lines") == 0
     rows = metrics(tmp_path / "run")
     assert len(rows) == 12
     assert rows[-1]["epoch"] == 1
@@ -29,7 +29,10 @@ def test_a_run_leaves_its_settings_metrics_and_checkpoint(tmp_path: Path, capsys
     assert rows[-1]["loss"] < rows[0]["loss"]
     assert (tmp_path / "run" / "resolved.toml").is_file()
     assert [p.name for p in sorted((tmp_path / "run" / "checkpoints").iterdir())] == ["step-00000012"]
-    printed = capsys.readouterr().out
+    printed, told = capsys.readouterr()
+    header = [line.split(":")[0] for line in told.splitlines() if line.startswith(("model:", "data:", "run:"))]
+    assert header == ["model", "data", "run"]
+    assert f"run:   12 steps on 1 rank in {tmp_path / 'run'}" in told
     assert "trained: 12 updates" in printed
     assert "validation: loss" in printed
     assert str(tmp_path / "run") in printed

@@ -177,7 +177,7 @@ class Bed:
             reports = [json.loads(path.read_text()) for path in sorted((place / "start").glob("rank-*.json"))]
             done = max(report["started_ns"] + report["seconds"] * 1e9 for report in reports)
             rows = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
-            losses = [row["loss"] for row in rows if "step" in row]
+            losses = [row["loss"] for row in rows if "event" not in row]
             return Result((done - start) / 1e9, ended.cpu, losses, reports[0]["layers"])
         told = [[float(word) for word in path.read_text().split()] for path in sorted(place.glob("rank-*.txt"))]
         if not told:

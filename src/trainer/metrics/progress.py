@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 _REDRAW_SECONDS = 0.1
+_PATIENCE_SECONDS = 0.5
 _WIDTH = 80  # of a terminal that does not know its own; a narrower one has no room for a bar
 # the rate is that of the last few marks, which lie at least so far apart
 _MARK_SECONDS = 0.5
@@ -56,6 +57,8 @@ class Progress:
         self._started = False
         self._next_mark = 0.0
         self._next_draw = 0.0
+        self._last = ""  # what was drawn of the last update
+        self._evaluation_began = 0.0
         self._bar: tqdm[Any] | None = None
         if mode == "auto" and self._stream.isatty():
             self._bar = _make_bar(total_steps, start_step, self._stream)
@@ -82,9 +85,25 @@ class Progress:
         if self._bar is not None:
             if now >= self._next_draw or step == self.total:
                 self._next_draw = now + _REDRAW_SECONDS
-                self._draw(self._facts(now, loss, lr, extra))
+                self._last = self._facts(now, loss, lr, extra)
+                self._draw(self._last)
         elif step % self.every == 0 or step == self.total:
             self._print(f"step {step}/{self.total} {self._facts(now, loss, lr, extra)}")
+
+    def evaluating(self, done: int, samples: int) -> None:
+        """During an evaluation: on a terminal, how many of its samples are done and the time left."""
+        if self._bar is None:
+            return
+        now = time.monotonic()
+        if done == 0:
+            self._evaluation_began = now
+            self._next_draw = now + _PATIENCE_SECONDS  # a short evaluation is not shown
+        if done >= samples:
+            self._draw(self._last)
+        elif now >= self._next_draw and done:
+            self._next_draw = now + _REDRAW_SECONDS
+            left = (now - self._evaluation_began) / done * (samples - done)
+            self._draw(f"evaluating {done}/{samples} samples {format_duration(left)} left")
 
     def note(self, text: str) -> None:
         """A line of its own, above the progress line where there is one."""

@@ -1,8 +1,9 @@
 """Scalars as TensorBoard event files, by TensorBoard's own writer (the extra `tensorboard`)."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from trainer.errors import UserError
 
@@ -35,10 +36,11 @@ class EventWriter:
             start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
             self._add(event_pb2.Event(wall_time=time.time(), step=resume_step + 1, session_log=start))
 
-    def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """One event with all `values` of a step; names may have a group before a slash."""
+    def scalars(self, step: int, values: Mapping[str, Any]) -> None:
+        """Write one event with all numbers among the `values` of a step; what a dictionary holds has its name before a
+        slash."""
         summary = self._summaries.Summary(
-            value=[self._summaries.Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+            value=[self._summaries.Summary.Value(tag=name, simple_value=value) for name, value in _numbers(values)]
         )
         self._add(self._events.Event(wall_time=time.time(), step=step, summary=summary))
 
@@ -60,3 +62,11 @@ class EventWriter:
             f"cannot write TensorBoard events to {self._folder}: {error.strerror or error}",
             "Free space and make the folder writable, or choose another one with --run.folder.",
         )
+
+
+def _numbers(values: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, float]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _numbers(value, f"{group}{name}/")
+        elif isinstance(value, int | float):
+            yield f"{group}{name}", float(value)

@@ -1,11 +1,11 @@
 """Metrics as JSON lines: a line for each update, in order, each step once, also over kills and resumes.
 
-    {"step": 7, "loss": 2.31, "lr": 0.001}
-    {"step": 8, "loss": null, "lr": 0.001, "nonfinite": ["loss"]}
-    {"event": "evaluation", "at_step": 8, "loss": 2.4}
+    {"step": 7, "time": 1764571059.123, "loss": 2.31, "lr": 0.001}
+    {"step": 8, "time": 1764571059.351, "loss": null, "lr": 0.001, "nonfinite": ["loss"]}
+    {"event": "evaluation", "step": 8, "time": 1764571060.02, "loss": 2.4}
 
-Strict JSON (RFC 8259): a number that is not finite is null and its name stands in `nonfinite`. What is no update has
-`event` and `at_step` instead of `step`.
+Strict JSON (RFC 8259): a number that is not finite is null, and its name is listed in `nonfinite`. `step` is the number
+of updates so far and `time` the Unix time in seconds, on every line. Lines without `event` are updates, one per step.
 """
 
 import errno
@@ -30,7 +30,7 @@ class Metrics(Protocol):
 
     def write(self, *, step: int, **values: Any) -> None: ...
 
-    def event(self, event: str, *, at_step: int, **values: Any) -> None: ...
+    def event(self, event: str, *, step: int, **values: Any) -> None: ...
 
     def flush(self, sync: bool = False) -> None: ...
 
@@ -43,7 +43,7 @@ class NullWriter:
     def write(self, *, step: int, **values: Any) -> None:
         """Nothing."""
 
-    def event(self, event: str, *, at_step: int, **values: Any) -> None:
+    def event(self, event: str, *, step: int, **values: Any) -> None:
         """Nothing."""
 
     def flush(self, sync: bool = False) -> None:
@@ -82,17 +82,18 @@ class MetricsWriter:
             raise self._refused(error) from error
         if last < self._step:
             # lines that never reached the disk (a power cut): said, because nothing can bring them back
-            self.event("missing", at_step=self._step, first=last + 1, last=self._step)
+            self.event("missing", step=self._step, first=last + 1, last=self._step)
 
     def write(self, *, step: int, **values: Any) -> None:
-        """The line of one update. Values are what JSON holds: numbers, texts, None, lists and dictionaries of them."""
+        """Write the line of one update. Values are what JSON holds: numbers, strings, None, and lists and dictionaries
+        of them."""
         assert step == self._step + 1, f"step {step} after {self._step}"
         self._step = step
-        self._add({"step": step, **values})
+        self._add({"step": step, "time": _now(), **values})
 
-    def event(self, event: str, *, at_step: int, **values: Any) -> None:
-        """A line about something else than an update, after `at_step` updates."""
-        self._add({"event": event, "at_step": at_step, **values})
+    def event(self, event: str, *, step: int, **values: Any) -> None:
+        """Write a line about something other than an update, after `step` updates."""
+        self._add({"event": event, "step": step, "time": _now(), **values})
 
     def flush(self, sync: bool = False) -> None:
         """Hands every whole line to the operating system in one write; with `sync` also to the disk."""
@@ -156,6 +157,10 @@ class MetricsWriter:
         return UserError(what, "Free space and make the folder writable, or choose another one with --run.folder.")
 
 
+def _now() -> float:
+    return round(time.time(), 3)
+
+
 def _finite(value: Any, name: str, names: list[str]) -> Any:
     """`value` with null for what is not finite; appends the dotted names of those to `names`."""
     if isinstance(value, float) and not math.isfinite(value):
@@ -178,7 +183,7 @@ def _cut(file: int, resume_step: int) -> int:
     keep = end
     for line in _lines(file, end, size):
         record = _parse(line)
-        if record is None or "step" in record or record.get("at_step", 0) > resume_step:
+        if record is None or "event" not in record or record["step"] > resume_step:
             break
         keep += len(line)
     if keep < size:
@@ -199,7 +204,7 @@ def _find_anchor(file: int, size: int, resume_step: int) -> tuple[int, int]:
         while end > first:
             begin = max(first, data.rfind(b"\n", first, end - 1) + 1)
             record = _parse(data[begin:end])
-            if record is not None and record.get("step", resume_step + 1) <= resume_step:
+            if record is not None and "event" not in record and record["step"] <= resume_step:
                 return start + end, int(record["step"])
             end = begin
         tail = data[: min(first, _LONGEST_LINE)]
@@ -227,7 +232,4 @@ def _parse(line: bytes) -> dict[str, Any] | None:
         record = json.loads(line)
     except ValueError:
         return None
-    if not isinstance(record, dict):
-        return None
-    numbered = isinstance(record.get("step", 0), int) and isinstance(record.get("at_step", 0), int)
-    return record if numbered else None
+    return record if isinstance(record, dict) and type(record.get("step")) is int else None

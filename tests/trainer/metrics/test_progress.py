@@ -171,6 +171,23 @@ def test_a_terminal_is_not_redrawn_at_every_update(clock: Clock, terminal: Termi
     assert terminal.output().count("\r") < 30
 
 
+def test_a_long_evaluation_is_counted_on_a_terminal(clock: Clock, terminal: Terminal) -> None:
+    terminal.resize(100)
+    progress = Progress(20, 0, terminal.stream)
+    run(progress, clock, 1, 10)
+    for done in range(0, 400, 40):
+        progress.evaluating(done, 400)
+        clock.now += 1
+    progress.evaluating(400, 400)
+    output = terminal.output()
+    assert "evaluating 200/400 samples 0:05 left" in output
+    assert output.rstrip().endswith("0:01 left"), "the last update is shown again"
+    stream = io.StringIO()
+    for done in (0, 40, 400):
+        Progress(20, 0, stream).evaluating(done, 400)
+    assert stream.getvalue() == ""
+
+
 def test_lines_may_be_asked_for_on_a_terminal(clock: Clock, terminal: Terminal) -> None:
     progress = Progress(10, 0, terminal.stream, mode="lines", every=10)
     run(progress, clock, 1, 10)

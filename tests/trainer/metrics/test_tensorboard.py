@@ -23,15 +23,18 @@ def test_scalars_come_back(tmp_path: Path) -> None:
     before = threading.active_count()
     writer = EventWriter(tmp_path / "events", None)
     for step in range(1, 6):
-        writer.scalars(step, {"loss": 4.0 / step, "lr": 0.5, "tokens/s": 1000.0 * step})
-    writer.scalars(5, {"validation/loss": 2.5})
+        norms = {"blocks.0": 0.1 * step}
+        writer.scalars(step, {"loss": 4.0 / step, "lr": 0.5, "tokens": 1000 * step, "grad_norms": norms, "note": "x"})
+    writer.scalars(5, {"validation": {"loss": 2.5}})
     writer.close()
     assert threading.active_count() == before
     found = read(tmp_path / "events")
     assert [step for step, _ in found["loss"]] == [1, 2, 3, 4, 5]
     assert [value for _, value in found["loss"]] == pytest.approx([4.0 / step for step in range(1, 6)])
     assert found["lr"] == [(step, 0.5) for step in range(1, 6)]
-    assert found["tokens/s"][-1] == (5, 5000.0)
+    assert found["tokens"][-1] == (5, 5000.0)
+    assert found["grad_norms/blocks.0"][-1] == (5, 0.5)
+    assert "note" not in found
     assert found["validation/loss"] == [(5, 2.5)]
 
 
