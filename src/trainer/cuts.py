@@ -18,8 +18,8 @@ def check_cuts(config: Config) -> None:
     sequence = parallel.sequence_parallel and parallel.tensor > 1
     if sequence and model.kind == "mlp" and not model.build:
         raise UserError(
-            "parallel.sequence_parallel cuts the tokens of a sequence, and an mlp has none",
-            "leave parallel.sequence_parallel out",
+            "parallel.sequence_parallel shards the tokens of a sequence, and an mlp has no sequence",
+            "Remove parallel.sequence_parallel.",
             2,
         )
     parts = parallel.context * (parallel.tensor if sequence else 1)
@@ -27,8 +27,8 @@ def check_cuts(config: Config) -> None:
         named = f"context {parallel.context} x tensor {parallel.tensor}" if sequence else f"context {parallel.context}"
         near = config.data.sequence // parts * parts
         raise UserError(
-            f"data.sequence {config.data.sequence} does not divide into {parts} equal parts ({named})",
-            f"--data.sequence {near or parts}, or other degrees in [parallel]",
+            f"data.sequence = {config.data.sequence} is not a multiple of {parts} ({named})",
+            f"Set data.sequence to {near or parts}, or change the degrees in [parallel].",
             2,
         )
 
@@ -45,9 +45,9 @@ def _check_sizes(config: Config) -> None:
     for name, size in sizes.items():
         if size % ranks:
             raise UserError(
-                f"{name} {size} does not divide over {ranks} tensor ranks",
-                f"--parallel.tensor {max(t for t in range(1, ranks) if all(s % t == 0 for s in sizes.values()))}, "
-                f"or a {name} that is a multiple of {ranks}",
+                f"{name} = {size} is not a multiple of parallel.tensor = {ranks}",
+                f"Set parallel.tensor to {max(t for t in range(1, ranks) if all(s % t == 0 for s in sizes.values()))}, "
+                f"or {name} to a multiple of {ranks}.",
                 2,
             )
 
@@ -56,11 +56,11 @@ def _check_context(config: Config) -> None:
     model = config.model
     if not model.build and model.kind != "gpt":
         raise UserError(
-            f"parallel.context cuts sequences, and model.kind {model.kind} has none", "leave parallel.context out", 2
+            f"parallel.context shards sequences, and model.kind {model.kind} has none", "Remove parallel.context.", 2
         )
     if model.loss:
         raise UserError(
-            "parallel.context leaves a part of the logits on each rank, and model.loss is your own",
-            "leave parallel.context out, or take the built-in loss",
+            "parallel.context leaves a shard of the logits on each rank, which a model.loss of your own does not know",
+            "Remove parallel.context, or use the built-in loss.",
             2,
         )

@@ -53,7 +53,7 @@ def load(place: Path, settings: list[tuple[str, str]], checkpoint: str) -> Loade
         if newest is None:
             raise UserError(
                 f"{place} has no whole checkpoint" + "".join(f"; {s}" for s in passed_over),
-                "train first, or give --checkpoint FOLDER",
+                "Train first, or give --checkpoint FOLDER.",
             )
         found = newest
     meta = read_run_meta(found)

@@ -198,13 +198,13 @@ class Loop:
             self.reporters.metrics.flush()
             raise UserError(
                 f"{what} is not finite; the weights are as before that update",
-                "lower the learning rate or look at the data; --fault.nan skip passes over such updates",
+                "Lower optim.lr, check the data, or set fault.nan to skip to skip such updates.",
             )
         if state.skipped >= fault.max_skipped:
             self.reporters.metrics.flush()
             raise UserError(
                 f"{state.skipped} updates in a row were skipped; last {what}",
-                "lower the learning rate, or use --precision.compute bf16",
+                "Lower optim.lr, or set precision.compute to bf16.",
             )
         self.reporters.progress.note(f"skipped {what}")
 

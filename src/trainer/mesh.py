@@ -73,8 +73,8 @@ def plan_layout(config: Config, world_size: int) -> Layout:
         named = ("pipeline", "context", "tensor")
         product = " x ".join(f"{name} {getattr(parallel, name)}" for name in named if getattr(parallel, name) > 1)
         raise UserError(
-            f"{world_size} ranks are no whole number of groups of {product}",
-            f"{cut} ranks or a multiple of it, or smaller degrees in [parallel]",
+            f"{world_size} ranks is not a multiple of {product}",
+            f"Start a multiple of {cut} ranks, or lower the degrees in [parallel].",
             2,
         )
     rest = world_size // cut
@@ -82,14 +82,14 @@ def plan_layout(config: Config, world_size: int) -> Layout:
     if parallel.strategy in ("ddp", "optimizer"):
         if parallel.shard > 1:
             raise UserError(
-                f"parallel.shard is {parallel.shard}, and strategy {parallel.strategy} shards no weights",
-                "--parallel.strategy full, or leave parallel.shard out",
+                f"parallel.shard is {parallel.shard}, but parallel.strategy {parallel.strategy} shards no weights",
+                "Set parallel.strategy to full, or remove parallel.shard.",
                 2,
             )
         if parallel.strategy == "optimizer" and parallel.tensor > 1:
             raise UserError(
-                "strategy optimizer hands whole weights to ranks, and parallel.tensor cuts them",
-                "--parallel.strategy gradients, or leave parallel.tensor out",
+                "parallel.strategy optimizer assigns whole weights to ranks, but parallel.tensor shards them",
+                "Set parallel.strategy to gradients, or remove parallel.tensor.",
                 2,
             )
         return Layout(replicate=rest, **degrees)
@@ -97,8 +97,8 @@ def plan_layout(config: Config, world_size: int) -> Layout:
     if rest % shard:
         near = [size for size in range(1, rest + 1) if rest % size == 0]
         raise UserError(
-            f"{rest} ranks are no whole number of copies of a model that {shard} ranks keep between them",
-            f"--parallel.shard {min(near, key=lambda size: abs(size - shard))}, or another number of ranks",
+            f"{rest} ranks is not a multiple of parallel.shard = {shard}",
+            f"Set parallel.shard to {min(near, key=lambda size: abs(size - shard))}, or start another number of ranks.",
             2,
         )
     return Layout(replicate=rest // shard, shard=shard, **degrees)
@@ -111,23 +111,23 @@ def _check_stages(config: Config) -> None:
     stages = parallel.pipeline * stages_per_rank(parallel.schedule, parallel.virtual)
     if parallel.strategy == "full" and parallel.schedule in SPLIT_BACKWARD:
         raise UserError(
-            f"strategy full gives a block's weights up after each use, and schedule {parallel.schedule} parts the "
-            "gradients of weights from those of inputs, which need them again: torch's come out wrong",
-            "--parallel.strategy gradients, or --parallel.schedule interleaved",
+            f"parallel.strategy full frees a block's weights after each use, but schedule {parallel.schedule} needs "
+            "them again for a second backward, and torch computes wrong gradients then",
+            "Set parallel.strategy to gradients, or parallel.schedule to interleaved.",
             2,
         )
     if config.model.compile != "none" and parallel.schedule in SPLIT_BACKWARD:
         raise UserError(
-            f"what torch.compile makes has one backward, and schedule {parallel.schedule} needs two",
-            "leave model.compile out, or --parallel.schedule interleaved",
+            f"a compiled block has one backward, but schedule {parallel.schedule} needs two",
+            "Remove model.compile, or set parallel.schedule to interleaved.",
             2,
         )
     if config.model.build:
         return
     if config.model.kind == "mlp" and parallel.tensor > 1:
         raise UserError(
-            "a pipeline's stages exchange what goes from layer to layer, of which a tensor rank of the mlp has a part",
-            "leave parallel.tensor out, or parallel.pipeline",
+            "parallel.pipeline and parallel.tensor cannot be combined for model.kind mlp",
+            "Remove parallel.tensor or parallel.pipeline.",
             2,
         )
     check_cut(parallel.cut, config.model.layers, stages)
@@ -155,8 +155,8 @@ def plan_batch(config: Config, data_ranks: int) -> BatchPlan:
         if config.batch.tokens:
             choice = " or ".join(str(int(part) * config.data.sequence) for part in choice.split(" or "))
         raise UserError(
-            f"a global batch of {size} samples does not divide over {data_ranks} ranks",
-            f"--{key} {choice}, or another number of ranks",
+            f"the global batch of {size} samples is not a multiple of {data_ranks} data-parallel ranks",
+            f"Set {key} to {choice}, or start another number of ranks.",
             2,
         )
     share = size // data_ranks
@@ -165,8 +165,8 @@ def plan_batch(config: Config, data_ranks: int) -> BatchPlan:
         divisors = [m for m in range(1, share + 1) if share % m == 0]
         near = min(divisors, key=lambda m: abs(m - micro))
         raise UserError(
-            f"batch.micro {micro} does not divide a rank's share of {share} samples ({size} over {data_ranks} ranks)",
-            f"--batch.micro {near}",
+            f"batch.micro = {micro} does not divide a rank's {share} samples ({size} over {data_ranks} ranks)",
+            f"Set batch.micro to {near}.",
             2,
         )
     if config.parallel.pipeline > 1:

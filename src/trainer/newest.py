@@ -20,14 +20,14 @@ def find(config: Config) -> Path | None:
         if any(path.name > chosen.name for path in store.list()):
             raise UserError(
                 f"{config.run.folder} holds checkpoints later than {chosen}",
-                "give another --run.folder, so that they are not overwritten",
+                "Choose another --run.folder, so that they are not overwritten.",
             )
         return chosen
     path, passed_over = store.newest()
     for sentence in passed_over:
         print(f"passed over: {sentence}", file=sys.stderr)
     if path is None and passed_over:
-        raise UserError("no checkpoint of this run is whole", "start in another --run.folder, or restore one")
+        raise UserError("no checkpoint of this run is whole", "Start in another --run.folder, or restore a checkpoint.")
     if path is None and resume == "must":
-        raise UserError(f"{config.run.folder} has no checkpoint and run.resume is must", "--run.resume auto", 2)
+        raise UserError(f"{config.run.folder} has no checkpoint, and run.resume is must", "Set run.resume to auto.", 2)
     return path

@@ -33,19 +33,21 @@ def check_images(config: Config) -> None:
     """UserError (status 2) where model and data are not both of images, and for settings of these that do not fit."""
     data, model = config.data, config.model
     if data.images and not model.build and model.kind == "gpt":
-        raise UserError("model.kind gpt does not take data.images", "--model.kind vit, or resnet", 2)
+        raise UserError("model.kind gpt does not take data.images", "Set model.kind to vit or resnet.", 2)
     if (data.text or data.jsonl) and not model.build and model.kind in ("vit", "resnet"):
-        raise UserError(f"model.kind {model.kind} takes images, and the data is text", "--data.images FOLDER", 2)
+        raise UserError(f"model.kind {model.kind} takes images, but the data is text", "Set data.images instead.", 2)
     if data.images:
         from trainer.data.images import check_normalization
 
         check_normalization(data, model.channels if not model.build else 0)
     if model.kind == "vit" and not model.build and config.parallel.tensor > 1 and config.parallel.sequence_parallel:
-        raise UserError("parallel.sequence_parallel is not for model.kind vit", "leave it out", 2)
+        raise UserError(
+            "parallel.sequence_parallel does not support model.kind vit", "Remove parallel.sequence_parallel.", 2
+        )
     if model.kind == "resnet" and not model.build and config.precision.weights == "bf16":
         raise UserError(
-            "precision.weights bf16 leaves batch norms too few digits for their running statistics",
-            "--precision.weights fp32",
+            "precision.weights bf16 has too few digits for the running statistics of batch norms",
+            "Set precision.weights to fp32.",
             2,
         )
 

@@ -15,29 +15,29 @@ def check_memory(config: Config, layout: Layout) -> None:
     if memory.recompute == "budget":
         if config.model.compile == "none":
             raise UserError(
-                "memory.recompute budget is the compiler's choice, and nothing is compiled",
-                "--model.compile blocks, or --memory.recompute selective",
+                "memory.recompute budget needs model.compile, and nothing is compiled",
+                "Set model.compile to blocks, or memory.recompute to selective.",
                 2,
             )
         if memory.budget > 1:
-            raise UserError(f"memory.budget is {memory.budget:g}, a share of what would be kept", "0 to 1", 2)
+            raise UserError(f"memory.budget is {memory.budget:g}, not a fraction", "Set memory.budget from 0 to 1.", 2)
     check_recompute(memory.recompute, layout.pipeline, parallel.schedule)
     if memory.offload == "parameters" and not sharded:
         raise UserError(
-            f"memory.offload parameters is FSDP2's, and parallel.strategy is {parallel.strategy}",
-            "--parallel.strategy full, or leave memory.offload out",
+            f"memory.offload parameters needs FSDP2, but parallel.strategy is {parallel.strategy}",
+            "Set parallel.strategy to full, or remove memory.offload.",
             2,
         )
     if memory.offload == "parameters" and device == "cpu":
         raise UserError(
-            "memory.offload parameters moves weights into the host's memory, where those of run.device cpu are already",
-            "leave memory.offload out",
+            "memory.offload parameters has no effect with run.device cpu: the weights are in host memory already",
+            "Remove memory.offload.",
             2,
         )
     if parallel.prefetch and parallel.strategy != "full":
         raise UserError(
-            f"parallel.prefetch gathers blocks ahead, and strategy {parallel.strategy} gathers no block by itself",
-            "--parallel.strategy full, or leave parallel.prefetch out",
+            f"parallel.prefetch has no effect with parallel.strategy {parallel.strategy}, which gathers no blocks",
+            "Set parallel.strategy to full, or remove parallel.prefetch.",
             2,
         )
     _check_compiled(config)
@@ -53,8 +53,8 @@ def check_recompute(recompute: str, stages: int, schedule: str) -> None:
 
     if schedule in SPLIT_BACKWARD:
         raise UserError(
-            f"memory.recompute selective keeps what it keeps for one backward, and schedule {schedule} runs two",
-            "--memory.recompute full, or --parallel.schedule interleaved",
+            f"memory.recompute selective supports one backward, but parallel.schedule {schedule} runs two",
+            "Set memory.recompute to full, or parallel.schedule to interleaved.",
             2,
         )
 
@@ -65,8 +65,8 @@ def _check_compiled(config: Config) -> None:
         return
     if parallel.tensor > 1 or parallel.context > 1:
         raise UserError(
-            "model.compile does not go with cut matrices or sequences: their exchanges happen inside of the blocks",
-            "leave model.compile out, or take --parallel.tensor 1 --parallel.context 1",
+            "model.compile does not support tensor or context parallelism: blocks communicate inside",
+            "Remove model.compile, or set parallel.tensor and parallel.context to 1.",
             2,
         )
 
@@ -76,12 +76,12 @@ def _check_meta(config: Config, layout: Layout) -> None:
         return
     if not _in_parts(config, layout):
         raise UserError(
-            "memory.meta on saves nothing: every rank keeps the whole model",
-            "leave memory.meta out, or take --parallel.strategy full",
+            "memory.meta on has no effect: every rank keeps the whole model",
+            "Remove memory.meta, or set parallel.strategy to full.",
             2,
         )
     for name, value in _need_values(config):
-        raise UserError(f"memory.meta on does not go with {name} {value}", "--memory.meta off", 2)
+        raise UserError(f"memory.meta on does not support {name} {value}", "Set memory.meta to off.", 2)
 
 
 def _need_values(config: Config) -> list[tuple[str, str]]:

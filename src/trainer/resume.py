@@ -108,7 +108,7 @@ class Checkpoints:
         if meta["fingerprint"] != self.fingerprint:
             raise UserError(
                 "the training data is not what this run was started with",
-                "restore the files, or start anew with another --run.folder",
+                "Restore the files, or start a new run with another --run.folder.",
             )
 
 

@@ -28,7 +28,7 @@ def generate(
     device = next(model.parameters()).device
     ids = tokenizer.encode(prompt) or ([tokenizer.end] if tokenizer.end is not None else [])
     if not ids:
-        raise UserError("the prompt is empty", "--prompt TEXT", 2)
+        raise UserError("the prompt is empty", "Give a prompt with --prompt TEXT.", 2)
     generator = torch.Generator(device=device)
     generator.manual_seed(seed)
     training = model.training

@@ -24,8 +24,8 @@ def stages_per_rank(schedule: str, virtual: int) -> int:
     fixed, usual = SCHEDULES[schedule]
     if fixed and virtual not in (0, fixed):
         raise UserError(
-            f"parallel.virtual is {virtual}, and schedule {schedule} gives each rank {fixed} stage{'s'[: fixed - 1]}",
-            f"leave parallel.virtual out, or --parallel.schedule {'interleaved' if fixed == 1 else 'zero_bubble'}",
+            f"parallel.virtual is {virtual}, but schedule {schedule} has {fixed} stage{'s'[: fixed - 1]} per rank",
+            f"Remove parallel.virtual, or set parallel.schedule to {'interleaved' if fixed == 1 else 'zero_bubble'}.",
             2,
         )
     return virtual or usual
@@ -98,10 +98,11 @@ def check_micro_batches(schedule: str, ranks: int, share: int, micro: int) -> No
         "dualpipev": f"at least {2 * ranks}, one for each stage",
     }.get(schedule, f"a multiple of {max(1, found // ranks)}, the rounds that {found} make over {ranks} ranks")
     raise UserError(
-        f"{found} micro-batches ({share} samples in forwards of {micro}): schedule {schedule} needs {needs}",
-        f"--batch.micro {min(fits, key=lambda each: abs(each - micro))}"
+        f"parallel.schedule {schedule} needs {needs}, but there are {found} ({share} samples / batch.micro {micro})",
+        f"Set batch.micro to {min(fits, key=lambda each: abs(each - micro))}."
         if fits
-        else f"--batch.size {next_allowed(schedule, ranks, found + 1) * micro} or more, or --parallel.schedule gpipe",
+        else f"Set batch.size to {next_allowed(schedule, ranks, found + 1) * micro} or more, "
+        "or parallel.schedule to gpipe.",
         2,
     )
 
@@ -137,13 +138,13 @@ def check_cut(cut: Sequence[int], units: int, stages: int) -> None:
     """UserError (status 2) where `cut` (empty: the trainer chooses) does not give each stage units of the model."""
     if units < stages:
         raise UserError(
-            f"the model has {units} blocks, and the pipeline {stages} stages with at least one each",
-            f"--parallel.pipeline {units} or less, or fewer stages to a rank (parallel.virtual)",
+            f"the model has {units} block{'s'[: units - 1]}; {stages} pipeline stages need at least {stages}",
+            f"Set parallel.pipeline to at most {units}, or use fewer stages per rank (parallel.virtual).",
             2,
         )
     if cut and (len(cut) != stages or sum(cut) != units or min(cut) < 1):
         raise UserError(
-            f"parallel.cut is {list(cut)}: not {stages} numbers of blocks, one a stage, that make {units}",
-            f"--parallel.cut {even_cut([1.0] * units, stages)}, or leave it out",
+            f"parallel.cut = {list(cut)} is not {stages} numbers (one per stage) that add up to {units} blocks",
+            f"Set parallel.cut to {even_cut([1.0] * units, stages)}, or remove it.",
             2,
         )

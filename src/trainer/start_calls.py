@@ -40,7 +40,7 @@ def trace(command: list[str]) -> None:
         return
     strace = shutil.which("strace")
     if strace is None:
-        raise UserError("start.calls needs strace, and there is none", "install strace, or leave start.calls out", 2)
+        raise UserError("start.calls needs strace, which is not installed", "Install strace, or remove start.calls.", 2)
     folder = tempfile.mkdtemp(prefix="trainer-calls-")
     calls = ",".join(call for kind in KINDS.values() for call in kind)
     # -D: as a grandchild; -ff: a file a thread; -I1: it can be sent away; ?: not every machine has each call

@@ -30,7 +30,7 @@ SIGNATURE = b"TRNRPYZ\x02"
 SIGNATURE_AT, HEADER_SIZE, FIRST_SLOT, SLOT_SIZE, SLOTS, START_SIZE = 24, 592, 128, 64, 6, 16384
 MAIN_SIZE, SOURCES_SIZE, SOURCES_CHECK = 40, 56, 64
 BOOT_MODULES = ("trainer_boot", "trainer_boot.layout", "trainer_boot.finder")
-FIX = "copy it again, or build it again (python -m build)"
+FIX = "Copy or build the file again (python -m build)."
 
 
 def boot(place: str) -> str:

@@ -53,11 +53,11 @@ class BundleFile:
             head = pread(self._descriptor, HEADER_SIZE, 0)
         except OSError as error:
             raise BundleError(
-                f"cannot read {path}: {error.strerror}", "name a file that python -m build made"
+                f"cannot read {path}: {error.strerror}", "Give a file made by `python -m build`."
             ) from None
         if head[len(SHEBANG) : len(SHEBANG) + len(SIGNATURE)] != SIGNATURE:
             os.close(self._descriptor)
-            raise BundleError(f"{path} is no trainer.pyz of this format", "name a file that python -m build made")
+            raise BundleError(f"{path} is not a trainer.pyz of this format", "Give a file made by `python -m build`.")
         self.archive = Archive(self.path, self._descriptor, head)
         if len(head) < HEADER_SIZE or not header_is_whole(head):
             raise BundleError(f"the header of {self.path} is damaged", FIX)
@@ -140,7 +140,10 @@ class BundleFile:
             if slot[SLOT_VERSION:].rstrip(b"\0").decode() == version:
                 break
         else:
-            raise BundleError(f"{self.path} has no code for Python {version}", f"it has: {', '.join(self.pythons)}")
+            raise BundleError(
+                f"{self.path} has no code for Python {version}",
+                f"Use one of the versions that it has: {', '.join(self.pythons)}.",
+            )
         offset, *sizes = [int.from_bytes(slot[i : i + 8], "little") for i in range(8, 8 * (3 + len(BOOT_MODULES)), 8)]
         start = pread(self._descriptor, sum(sizes), offset)
         if check(start) != slot[SLOT_VERSION - 8 : SLOT_VERSION]:

@@ -108,8 +108,8 @@ class Archive:
         return data
 
 
-_REBUILD = "copy it again, or build it again (python -m build)"
-RESTART = "start again; to deploy a new build beside running jobs, move it there (mv) instead of copying over it"
+_REBUILD = "Copy or build the file again (python -m build)."
+RESTART = "Start again. To deploy a new build beside running jobs, replace the file with mv, not with cp."
 
 
 class BundleSpec(ModuleSpec):

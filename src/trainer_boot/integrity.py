@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from trainer_boot.layout import FileTable
 
-FIX = "copy it again, or build it again (python -m build)"
+FIX = "Copy or build the file again (python -m build)."
 CHUNK = 1 << 20
 # Made at run time: as constants they would lie in the archive, where a zip reader may take them for real ones.
 _CENTRAL, _END = bytes((80, 75, 1, 2)), bytes((80, 75, 5, 6))
@@ -62,14 +62,15 @@ def require_whole(archive: Archive, descriptor: int, wanted: str) -> None:
             raise BundleError(
                 f"{archive.path} is not the file that may run: its SHA-256 is {found[:12]}.., "
                 f"{VERIFY_VARIABLE} says {wanted[:12].lower()}..",
-                f"start the file that was meant, or set {VERIFY_VARIABLE} to {found}",
+                f"Start the file that was meant, or set {VERIFY_VARIABLE} to {found}.",
             )
     elif wanted == "all":
         if not content_is_whole(archive, descriptor):
             raise BundleError(f"{archive.path} differs from the digest of its content", FIX)
     elif wanted:
         raise BundleError(
-            f"{VERIFY_VARIABLE} is {wanted!r}", f"set {VERIFY_VARIABLE} to all, to a file's SHA-256, or unset it"
+            f"{VERIFY_VARIABLE} is {wanted!r}",
+            f"Set {VERIFY_VARIABLE} to all or to the SHA-256 of the file, or unset it.",
         )
 
 

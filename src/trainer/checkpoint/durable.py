@@ -48,10 +48,10 @@ def refused(error: OSError, folder: Path) -> UserError:
     reason = error.strerror or str(error)
     what = f"cannot save a checkpoint in {folder}: {reason}"
     if error.errno in _FULL:
-        return UserError(what, "free space there, or choose another folder with --run.folder")
+        return UserError(what, "Free space there, or choose another folder with --run.folder.")
     if error.errno in _FORBIDDEN:
-        return UserError(what, "make that folder writable, or choose another one with --run.folder")
-    return UserError(what, "check that file system, or choose another folder with --run.folder")
+        return UserError(what, "Make that folder writable, or choose another one with --run.folder.")
+    return UserError(what, "Check that file system, or choose another folder with --run.folder.")
 
 
 @contextmanager

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
 OPTIMIZER_FILE = "optimizer.pt"
-_FIX = "use the [optim] section that it was saved with, or another --run.folder"
+_FIX = "Use the [optim] section that it was saved with, or choose another --run.folder."
 # The run file decides these, also after a resume; and these only say how the same update is computed.
 _CONFIGURED = {"lr", "initial_lr", "betas", "eps", "momentum", "weight_decay"}
 _IMPLEMENTATION = {"foreach", "fused", "capturable", "differentiable", "maximize"}
@@ -111,8 +111,8 @@ def _parameter_names(model: nn.Module) -> dict[nn.Parameter, str]:
 def _name(names: dict[nn.Parameter, str], parameter: nn.Parameter) -> str:
     if parameter not in names:
         raise UserError(
-            f"the optimizer has a parameter of shape {tuple(parameter.shape)} that is not the model's",
-            "make it an attribute of the model, so that it is saved",
+            f"the optimizer has a parameter of shape {tuple(parameter.shape)} that is not a parameter of the model",
+            "Make it an attribute of the model, so that it is saved.",
         )
     return names[parameter]
 

@@ -37,7 +37,7 @@ __all__ = [
 
 MODEL_FILE = "model.pt"
 TRAINED_FILE = "trained.pt"
-_FIX = "use the [model] section that it was saved with, or another --run.folder"
+_FIX = "Use the [model] section that it was saved with, or choose another --run.folder."
 
 
 def save_model(
@@ -121,7 +121,7 @@ def _compare(folder: Path, saved: Mapping[str, Any], own: Mapping[str, Any]) -> 
             raise UserError(f"{what}: it has no {name}", _FIX, 2)
     for name in saved:
         if name not in own:
-            raise UserError(f"{what}: it has {name}, which this model has not", _FIX, 2)
+            raise UserError(f"{what}: it has {name}, which this model does not have", _FIX, 2)
     for name, value in own.items():
         theirs = saved[name]
         if isinstance(value, torch.Tensor) != isinstance(theirs, torch.Tensor):
@@ -133,7 +133,7 @@ def _compare(folder: Path, saved: Mapping[str, Any], own: Mapping[str, Any]) -> 
         if theirs.shape != value.shape:
             raise UserError(f"{what}: its {name} has shape {_shape(theirs)}, this model's {_shape(value)}", _FIX, 2)
         if theirs.dtype != value.dtype:
-            fix = "use the [model] and [precision] sections that it was saved with, or another --run.folder"
+            fix = "Use the [model] and [precision] sections that it was saved with, or choose another --run.folder."
             raise UserError(f"{what}: its {name} is {theirs.dtype}, this model's {value.dtype}", fix, 2)
 
 

@@ -223,20 +223,20 @@ def explicit(path: Path | str) -> Path:
     if not path.is_dir():
         raise UserError(
             f"there is no checkpoint {path}",
-            "give a folder like RUN_FOLDER/checkpoints/step-00000042; `trainer checkpoints ls RUN_FOLDER` shows them",
+            "Give a folder such as RUN/checkpoints/step-00000042; `trainer checkpoints ls RUN` lists them.",
             2,
         )
     if not (path / MANIFEST).exists() and not _FINAL.fullmatch(path.name):
         inside = path if path.name == FOLDER else path / FOLDER
         found = sorted(name for name in _names(inside) if _FINAL.fullmatch(name))
-        fix = f"give {inside / found[-1]}" if found else "give a folder whose name is like step-00000042"
+        fix = f"Give {inside / found[-1]}." if found else "Give a folder with a name such as step-00000042."
         raise UserError(f"{path} is not a checkpoint", fix, 2)
     try:
         verify(path)
     except Damaged as damaged:
         raise UserError(
             f"the checkpoint {path} is damaged: {damaged.file} {damaged.why}",
-            "give another checkpoint, or leave --run.resume at auto: it takes the newest whole one",
+            "Give another checkpoint, or set run.resume to auto, which uses the newest whole one.",
         ) from damaged
     return path
 
@@ -263,7 +263,7 @@ def _names(folder: Path) -> list[str]:
         return []
     except OSError as error:
         raise UserError(
-            f"cannot read {folder}: {error.strerror}", "make that folder readable, or choose another"
+            f"cannot read {folder}: {error.strerror}", "Make that folder readable, or choose another."
         ) from error
 
 

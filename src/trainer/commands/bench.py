@@ -35,14 +35,18 @@ def run(arguments: list[str]) -> int:
         print(HELP)
         return 0 if arguments else 2
     if arguments[0] != "startup":
-        raise UserError(f"no such benchmark: {arguments[0]}", "`trainer bench startup`", 2)
+        raise UserError(f"no such benchmark: {arguments[0]}", "Run `trainer bench startup`.", 2)
     given = split(arguments[1:], {"nproc": True, "rounds": True, "layers": False, "json": True}, 0, "bench")
     if given.settings:
-        raise UserError(f"bench takes no settings (--{given.settings[0][0]})", "`trainer bench --help`", 2)
+        raise UserError(f"bench takes no settings (--{given.settings[0][0]})", "See `trainer bench --help`.", 2)
     nproc = whole(given.flags, "nproc", 1, 1)
     rounds = whole(given.flags, "rounds", ROUNDS, 1)
     if BATCH % nproc:
-        raise UserError(f"--nproc {nproc}: the measured batch of {BATCH} has no equal shares", "1, 2, 4 or 8", 2)
+        raise UserError(
+            f"--nproc {nproc}: the measured batch of {BATCH} samples cannot be split evenly",
+            "Set --nproc to 1, 2, 4 or 8.",
+            2,
+        )
     from trainer.needs import need
 
     need("torch", "numpy")
@@ -67,9 +71,11 @@ def _measure(nproc: int, rounds: int, every: bool, target: str | None) -> int:
     except Failed as error:
         what, _, output = str(error).partition("\n")
         print(output, file=sys.stderr)
-        raise UserError(what, "see what it printed, above") from None
+        raise UserError(what, "See its output above.") from None
     except Differs as error:
-        raise UserError(str(error), "report this: the layers of a fast start must change nothing but time") from None
+        raise UserError(
+            str(error), "Report this as a bug: the layers of the fast start must change nothing but time."
+        ) from None
     finally:
         signal.signal(signal.SIGTERM, before)
     print("\n".join(startup.lines(result)))
@@ -81,7 +87,7 @@ def _measure(nproc: int, rounds: int, every: bool, target: str | None) -> int:
 def _require_writable(path: Path) -> None:
     """Before minutes of measuring."""
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UserError(f"--json: {path} can't be written", "name a file in a folder that exists", 2)
+        raise UserError(f"--json: {path} cannot be written", "Name a file in a folder that exists.", 2)
 
 
 def _tell(text: str) -> None:

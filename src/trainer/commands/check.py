@@ -104,8 +104,8 @@ class Findings:
         self.room = parse_size(memory, "--memory")
         if self.parts is None:
             raise UserError(
-                "layouts are suggested for gpt, vit and mlp of known size only",
-                "--model.vocabulary N or --model.classes N; for another compare --world N with settings",
+                "layouts can be suggested only for a gpt, vit or mlp of known size",
+                "Set model.vocabulary or model.classes. For other models, try layouts one by one with --world N.",
                 2,
             )
         model, batch = self.config.model, global_batch(self.config)

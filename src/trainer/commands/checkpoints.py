@@ -28,13 +28,15 @@ def run(arguments: list[str]) -> int:
         return 0
     if not arguments or arguments[0] not in ("ls", "verify"):
         given = f"no such action: {arguments[0]}" if arguments else "an action is missing"
-        raise UserError(given, "trainer checkpoints ls RUN_FOLDER, or trainer checkpoints verify RUN_FOLDER", 2)
+        raise UserError(given, "Run `trainer checkpoints ls RUN_FOLDER` or `trainer checkpoints verify RUN_FOLDER`.", 2)
     action, *places = arguments
     for place in places:
         if place.startswith("-"):
-            raise UserError(f"checkpoints {action} has no option {place}", "`trainer checkpoints --help`", 2)
+            raise UserError(f"checkpoints {action} has no option {place}", "See `trainer checkpoints --help`.", 2)
     if len(places) != 1:
-        raise UserError(f"checkpoints {action} takes one folder, not {len(places)}", "`trainer checkpoints --help`", 2)
+        raise UserError(
+            f"checkpoints {action} takes one folder, not {len(places)}", "See `trainer checkpoints --help`.", 2
+        )
     folder = Path(places[0])
     return _list(folder) if action == "ls" else _verify(folder)
 
@@ -44,7 +46,9 @@ def _entries(run_folder: Path) -> list[Entry]:
     entries = Store(folder, 1).entries()
     if not entries:
         missing = "there is no folder" if not folder.is_dir() else "there are no checkpoints in"
-        raise UserError(f"{missing} {folder}", "give the run folder that `trainer train` printed, e.g. runs/default", 2)
+        raise UserError(
+            f"{missing} {folder}", "Give the run folder that `trainer train` printed, such as runs/default.", 2
+        )
     return entries
 
 

@@ -64,9 +64,9 @@ def run(arguments: list[str]) -> int:
     flags, most, least = COMMANDS[command]
     given = split(rest, flags, most, "env")
     if given.settings:
-        raise UserError(f"env {command} takes no settings (--{given.settings[0][0]})", "`trainer env --help`", 2)
+        raise UserError(f"env {command} takes no settings (--{given.settings[0][0]})", "See `trainer env --help`.", 2)
     if len(given.places) < least:
-        raise UserError(f"env {command} needs to know which", "`trainer env --help`", 2)
+        raise UserError(f"env {command} needs the name of an environment", "See `trainer env --help`.", 2)
     if command == "snapshot":
         from trainer.commands import env_snapshot
 

@@ -51,7 +51,7 @@ def _record() -> dict[str, object]:
     note = _serve()
     if note["state"] != "on":
         why = made["why"] or note["why"]
-        raise UserError(f"no snapshot was made: {why}", "name a folder of your own in TRAINER_SNAPSHOT_DIR", 1)
+        raise UserError(f"no snapshot was made: {why}", "Set TRAINER_SNAPSHOT_DIR to a folder of your own.", 1)
     return note
 
 

@@ -26,9 +26,7 @@ def run(command: str, places: list[str], flags: Flags) -> int:
     """Runs one of them. UserError, or an error of the start's with `what` and `fix`."""
     keeper = startup.keeper(flags.get("store"))
     if keeper is None:
-        raise UserError(
-            "no lock inside: this is not the one-file trainer", "in a checkout, `uv sync` makes the environment", 2
-        )
+        raise UserError("there is no lock inside: this is not the one-file trainer", "In a checkout, run `uv sync`.", 2)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     try:
@@ -70,7 +68,9 @@ def _pack(keeper: "Keeper", folder: str, flags: Flags) -> int:
     if "python" in flags:
         parts = flags["python"].split(".")
         if len(parts) != 2 or not all(part.isdigit() for part in parts):
-            raise UserError(f"--python {flags['python']} is no version", "for example --python 3.12", 2)
+            raise UserError(
+                f"--python {flags['python']} is not a Python version", "Write --python 3.12, for example.", 2
+            )
         version = (int(parts[0]), int(parts[1]))
     content = keeper.pack(
         folder, Steps(), flags.get("variant", ""), extras_of(flags) or [], version, flags.get("machine")

@@ -51,7 +51,9 @@ def run(arguments: list[str]) -> int:
     )
     result = evaluation()
     if not result:
-        raise UserError(f"{place} has no validation data", "--data.validation FILES, or --data.holdout 10", 2)
+        raise UserError(
+            f"{place} has no validation data", "Set data.validation, or data.holdout to a number such as 10.", 2
+        )
     if "json" in given.flags:
         print(json.dumps({"checkpoint": str(loaded.checkpoint), **result}))
     else:

@@ -41,7 +41,9 @@ def run(arguments: list[str]) -> int:
 
     loaded = load(place, given.settings, given.flags.get("checkpoint", ""))
     if loaded.data.tokenizer is None or not hasattr(loaded.model, "new_cache"):
-        raise UserError("this run's model does not generate text", "generate needs a gpt trained on text", 2)
+        raise UserError(
+            "this run's model does not generate text", "Use a run of model.kind gpt that was trained on text.", 2
+        )
     prompt = given.flags.get("prompt", loaded.config.eval.prompt)
     text = generate(
         loaded.model,
@@ -60,7 +62,11 @@ def run(arguments: list[str]) -> int:
 def run_place(places: list[str], command: str) -> str:
     """The run folder of the command line."""
     if not places:
-        raise UserError("which run?", f"trainer {command} RUN_FOLDER, e.g. runs/default", 2)
+        raise UserError(
+            "no run folder is given", f"Run `trainer {command} RUN_FOLDER`, for example with runs/default.", 2
+        )
     if not Path(places[0]).is_dir():
-        raise UserError(f"{places[0]} is not a folder", f"trainer {command} RUN_FOLDER, e.g. runs/default", 2)
+        raise UserError(
+            f"{places[0]} is not a folder", f"Run `trainer {command} RUN_FOLDER`, for example with runs/default.", 2
+        )
     return places[0]

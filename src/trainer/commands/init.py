@@ -23,15 +23,15 @@ def run(arguments: list[str]) -> int:
         return 0
     given = split(arguments, {}, 1, "init")
     if given.settings:
-        raise UserError(f"init takes no settings (--{given.settings[0][0]})", "edit the file it writes", 2)
+        raise UserError(f"init takes no settings (--{given.settings[0][0]})", "Edit the file that it writes.", 2)
     path = Path(given.places[0] if given.places else "run.toml")
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(template())
     except FileExistsError:
-        raise UserError(f"{path} exists already", "give another name, or remove it first", 2) from None
+        raise UserError(f"{path} already exists", "Give another name, or remove it first.", 2) from None
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}", "give a name in a folder that exists", 2) from None
+        raise UserError(f"cannot write {path}: {error.strerror}", "Give a path in a folder that exists.", 2) from None
     print(f"wrote {path}; name your data in [data], then: trainer train {path}")
     return 0
 

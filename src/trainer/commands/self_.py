@@ -58,11 +58,11 @@ def run(arguments: list[str]) -> int:
         return 0
     action = {"licenses": "licences"}.get(arguments[0], arguments[0])
     if action not in ACTIONS:
-        raise UserError(f"no such action: self {action}", f"one of: {', '.join(ACTIONS)}", 2)
+        raise UserError(f"no such action: self {action}", f"Use one of {', '.join(ACTIONS)}.", 2)
     flags, most = ACTIONS[action]
     given = split(arguments[1:], flags, most, "self")
     if given.settings:
-        raise UserError(f"self takes no settings (--{given.settings[0][0]})", "`trainer self --help`", 2)
+        raise UserError(f"self takes no settings (--{given.settings[0][0]})", "See `trainer self --help`.", 2)
     if action == "diff":
         from trainer.commands.self_diff import diff
 
@@ -88,7 +88,7 @@ def _without_file(action: str) -> int:
     elif action in ("verify", "modules"):
         print(NOTHING + "there is no file to look at")
     else:
-        raise UserError(NOTHING + "there is no file", f"name one: trainer self {action} FILE", 2)
+        raise UserError(NOTHING + "there is no file", f"Name a file: trainer self {action} FILE.", 2)
     return 0
 
 
@@ -137,14 +137,19 @@ def _verify(file: "BundleFile", given: Arguments) -> int:
     signed = [name for name in ("signature", "allowed-signers") if name in flags]
     if len(signed) == 1 or ("identity" in flags and not signed):
         raise UserError(
-            "a signature is judged by those who may sign", "give --signature FILE and --allowed-signers FILE", 2
+            "verifying a signature needs the list of allowed signers",
+            "Give both --signature FILE and --allowed-signers FILE.",
+            2,
         )
     found = file.damage()
     if found:
-        raise UserError(f"{file.path} is damaged: {found[0]}", "build or copy it again")
+        raise UserError(f"{file.path} is damaged: {found[0]}", "Build or copy it again.")
     wanted = flags.get("sha256", file.sha256).lower()
     if wanted != file.sha256:
-        raise UserError(f"{file.path} is whole, but another file: its SHA-256 is {file.sha256}", "get the one you mean")
+        raise UserError(
+            f"{file.path} is whole, but another file: its SHA-256 is {file.sha256}",
+            "Get the file with the SHA-256 that you gave.",
+        )
     told = [
         f"{file.path}: whole, {len(file.archive.members.modules)} modules",
         f"code for Python {', '.join(file.pythons)}",
@@ -161,7 +166,7 @@ def _verify(file: "BundleFile", given: Arguments) -> int:
 def _sbom(file: "BundleFile", given: Arguments) -> int:
     bill = file.bill
     if bill is None:
-        raise UserError(f"{file.path} was built without a bill of materials", "build it again (python -m build)")
+        raise UserError(f"{file.path} was built without a bill of materials", "Build it again with `python -m build`.")
     print(bill.decode(), end="")
     return 0
 

@@ -20,7 +20,7 @@ OWN = "_trainer/"
 def diff(given: Arguments) -> int:
     """Prints the differences of two files, or of one and the running one; 0 if they are the same, else 1."""
     if not given.places:
-        raise UserError("diff compares two files", "trainer self diff OLD.pyz NEW.pyz", 2)
+        raise UserError("self diff needs two files", "Run `trainer self diff OLD.pyz NEW.pyz`.", 2)
     old, new = (_open(path) for path in (*given.places, None)[:2])
     found = compare(old, new)
     if "json" in given.flags:
@@ -68,10 +68,10 @@ def _open(path: str | None) -> "BundleFile":
             raise
         raise UserError(str(error.what), str(getattr(error, "fix", "")), 2) from None
     if file is None:
-        raise UserError("diff compares two files, and this is none", "trainer self diff OLD.pyz NEW.pyz", 2)
+        raise UserError("self diff needs two files", "Run `trainer self diff OLD.pyz NEW.pyz`.", 2)
     found = file.damage()
     if found:
-        raise UserError(f"{file.path} is damaged: {found[0]}", "build or copy it again", 2)
+        raise UserError(f"{file.path} is damaged: {found[0]}", "Build or copy it again.", 2)
     return file
 
 

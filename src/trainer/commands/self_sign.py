@@ -23,16 +23,18 @@ def sign(file: "BundleFile", given: Arguments) -> int:
     """Writes FILE.sig. UserError for a damaged file, a key that ssh-keygen refuses, or a signature that is there."""
     key = given.flags.get("key")
     if key is None:
-        raise UserError("sign with which key?", "--key ~/.ssh/id_ed25519", 2)
+        raise UserError("no key is given", "Give one, for example --key ~/.ssh/id_ed25519.", 2)
     found = file.damage()
     if found:
-        raise UserError(f"{file.path} is damaged: {found[0]}", "build or copy it again")
+        raise UserError(f"{file.path} is damaged: {found[0]}", "Build or copy it again.")
     target = Path(f"{file.path}.sig")
     if target.exists() and "force" not in given.flags:
-        raise UserError(f"{target} is there already", "move it away, or sign with --force")
+        raise UserError(f"{target} already exists", "Remove it, or overwrite it with --force.")
     done = _ssh_keygen(["sign", "-f", key], file)
     if done.returncode or not done.stdout:
-        raise UserError(f"the file was not signed: {_said(done)}", f"check that {key} is a key that you can use")
+        raise UserError(
+            f"the file was not signed: {_said(done)}", f"Check that {key} is a private key that you can read."
+        )
     _write(target, done.stdout)
     print(f"{target}: signature in the namespace {NAMESPACE}")
     return 0
@@ -43,19 +45,21 @@ def signer(file: "BundleFile", flags: "Mapping[str, str]") -> str:
     signature, allowed = flags["signature"], flags["allowed-signers"]
     for path in (signature, allowed):
         if not os.access(path, os.R_OK):
-            raise UserError(f"cannot read {path}", "give the path of a file that is there", 2)
+            raise UserError(f"cannot read {path}", "Give the path of an existing file.", 2)
     who = flags.get("identity")
     if who is None:
         named = _ssh_keygen(["find-principals", "-s", signature, "-f", allowed], file)
         who = named.stdout.decode(errors="replace").partition("\n")[0].strip()
         if named.returncode or not who:
             raise UserError(
-                f"{signature} is by nobody whom {allowed} allows: {_said(named)}", "do not run the file; ask who signed"
+                f"{signature} is not by a signer in {allowed}: {_said(named)}",
+                "Do not run the file. Find out who signed it.",
             )
     done = _ssh_keygen(["verify", "-s", signature, "-f", allowed, "-I", who], file)
     if done.returncode:
         raise UserError(
-            f"{signature} is no signature of {file.path} by {who}: {_said(done)}", "do not run the file; get both again"
+            f"{signature} is not a signature of {file.path} by {who}: {_said(done)}",
+            "Do not run the file. Get both again.",
         )
     return who
 
@@ -63,7 +67,7 @@ def signer(file: "BundleFile", flags: "Mapping[str, str]") -> str:
 def _ssh_keygen(arguments: list[str], file: "BundleFile") -> "subprocess.CompletedProcess[bytes]":
     tool = shutil.which("ssh-keygen")
     if tool is None:
-        raise UserError("there is no ssh-keygen here", "install OpenSSH's client, or compare by --sha256")
+        raise UserError("ssh-keygen is not installed", "Install the OpenSSH client, or compare digests with --sha256.")
     action, *rest = arguments
     command = [tool, "-Y", action, *rest, *([] if action == "find-principals" else ["-n", NAMESPACE])]
     with file.stream() as content:
@@ -84,4 +88,6 @@ def _write(target: Path, content: bytes) -> None:
             file.write(content)
         Path(name).replace(target)
     except OSError as error:
-        raise UserError(f"cannot write {target}: {error.strerror}", "sign a copy in a folder of your own") from None
+        raise UserError(
+            f"cannot write {target}: {error.strerror}", "Sign a copy in a folder that you can write to."
+        ) from None

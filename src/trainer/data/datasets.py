@@ -110,7 +110,7 @@ def _other_validation(config: Config, tokenizer: Tokenizer, vocabulary: int, fin
         name, split = ("validation", files.validation) if data.holdout else ("train", files.train)
         if split.tokens < 2:
             raise UserError(
-                f"the validation data holds {_counted(split)}, and a sample needs 2 tokens", "Name more text.", 2
+                f"the validation data holds {_counted(split)}, and a sample needs 2 tokens", "Add more text.", 2
             )
         from trainer.data.packing import TokenSource
 
@@ -126,9 +126,9 @@ def _noted_vocabulary(folder: Path, files: Prepared | None) -> int:
     try:
         note = read_note(folder)
     except Damaged as problem:
-        raise UserError(str(problem), "Set --model.vocabulary to the run's.") from None
+        raise UserError(str(problem), "Set model.vocabulary to that of the run.") from None
     if note is None:
-        raise UserError(f"{folder} does not tell its vocabulary", "Set --model.vocabulary to the run's.")
+        raise UserError(f"{folder} does not record its vocabulary", "Set model.vocabulary to that of the run.")
     return note.vocabulary
 
 
@@ -158,12 +158,12 @@ def _token_data(config: Config, files: Prepared, tokenizer: Tokenizer, *, tell: 
     if files.train.tokens < 2:
         raise UserError(
             f"the training data holds {_counted(files.train)}, and a sample needs 2 tokens",
-            "name more text, or set data.holdout = 0 where all of it was held out for validation",
+            "Add more text, or set data.holdout to 0 if all of it was held out for validation.",
             2,
         )
     if data.validation and files.validation.tokens < 2:
         raise UserError(
-            f"data.validation holds {_counted(files.validation)}, and a sample needs 2 tokens", "name more text", 2
+            f"data.validation holds {_counted(files.validation)}, and a sample needs 2 tokens", "Add more text.", 2
         )
     if tell and not data.validation and data.holdout and files.validation.tokens < 2:
         say(
@@ -247,7 +247,7 @@ def _image_data(config: Config, folder: Path, look: bool) -> Datasets:
 def _check_alone(data: Data) -> None:
     for other in ("text", "jsonl", "images"):
         if getattr(data, other):
-            raise UserError(f"data.dataset and data.{other} are both set", "keep one of them", 2)
+            raise UserError(f"data.dataset and data.{other} are both set", "Set only one of them.", 2)
 
 
 def _described(files: Prepared) -> dict[str, int | str]:

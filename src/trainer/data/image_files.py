@@ -42,11 +42,11 @@ def open_images(found: Listing | str, model: Model) -> Images:
         height, width, channels = arrays.shape
         if (height, width) != (model.image, model.image) or channels != model.channels:
             raise UserError(
-                f"{found} has images of {height} x {width} with {channels} channels, and the model is for "
+                f"{found} has images of {height} x {width} with {channels} channels, but the model expects "
                 f"{model.image} x {model.image} with {model.channels}",
-                f"--model.image {height} --model.channels {channels}"
+                f"Set model.image to {height} and model.channels to {channels}."
                 if height == width
-                else "give square images, or a model.build",
+                else "Use square images, or a model of your own (model.build).",
                 2,
             )
     return arrays
@@ -89,7 +89,9 @@ class FileImages:
 
     def __init__(self, listing: Listing, size: int, channels: int) -> None:
         if channels not in MODES:
-            raise UserError(f"model.channels is {channels}, and image files have 1, 3 or 4", "--model.channels 3", 2)
+            raise UserError(
+                f"model.channels is {channels}, but image files have 1, 3 or 4", "Set model.channels to 3.", 2
+            )
         self.listing = listing
         self.labels = np.array(listing.labels, np.int64)
         self.classes = len(listing.classes)
@@ -110,7 +112,7 @@ class FileImages:
             with Image.open(path) as opened:
                 image = opened.convert(MODES[self.channels])
         except Exception as error:
-            raise UserError(f"cannot decode {path}: {error}", "mend it or take it away") from error
+            raise UserError(f"cannot decode {path}: {error}", "Repair or remove it.") from error
         side = min(image.size)
         left, top = ((length - side) // 2 for length in image.size)
         box = (left, top, left + side, top + side)
@@ -127,11 +129,14 @@ def _arrays(place: Path) -> tuple[Pixels, Pixels]:
         with np.load(place, allow_pickle=False) as file:
             return file["images"], file["labels"]
     except KeyError as error:
-        raise UserError(f"{place}: {error.args[0]}", "give it arrays `images` and `labels`", 2) from error
+        raise UserError(f"{place}: {error.args[0]}", "Store arrays named images and labels in it.", 2) from error
     except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"cannot read {place}: {error}", "write it with numpy.savez or numpy.save", 2) from error
+        raise UserError(f"cannot read {place}: {error}", "Write it with numpy.savez or numpy.save.", 2) from error
 
 
 def _wrong(place: str, what: str) -> UserError:
-    fix = "images: (N, height, width) or (N, height, width, channels), uint8 or floats from 0 to 1; labels: N integers"
+    fix = (
+        "Store images as (N, height, width) or (N, height, width, channels), uint8 or floats from 0 to 1, and labels "
+        "as N integers."
+    )
     return UserError(f"{place}: {what}", fix, 2)

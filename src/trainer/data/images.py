@@ -38,7 +38,9 @@ class Found(NamedTuple):
 def find_images(data: Data) -> Found:
     """Looks at `data.images` and `data.validation`. UserError (status 2) for what is neither folder nor arrays."""
     if len(data.validation) > 1:
-        raise UserError(f"data.validation names {len(data.validation)} places for images", "name one", 2)
+        raise UserError(
+            f"data.validation has {len(data.validation)} entries; images take one", "Give one folder or file.", 2
+        )
     train = _find(data.images, "data.images")
     if not data.validation:
         return Found(train, None)
@@ -56,7 +58,9 @@ def note(folder: Path, found: Found) -> None:
         partial.write_text(json.dumps(found), encoding="utf-8")
         partial.replace(path)
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}", "make room, or give another --run.folder") from error
+        raise UserError(
+            f"cannot write {path}: {error.strerror}", "Free space there, or choose another --run.folder."
+        ) from error
     finally:
         partial.unlink(missing_ok=True)
 
@@ -67,7 +71,7 @@ def noted(folder: Path) -> Found:
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {error}", "start the run again") from error
+        raise UserError(f"cannot read {path}: {error}", "Start the run again.") from error
     train, validation = (Listing(*each) if isinstance(each, list) else each for each in stored)
     return Found(train, validation)
 
@@ -79,11 +83,13 @@ def check_normalization(data: Data, channels: int) -> None:
         if not given or (channels and len(given) not in (1, channels)):
             raise UserError(
                 f"data.{name} has {len(given)} numbers, not 1 or {channels or 'one'} a channel",
-                "give one, or one a channel",
+                "Give one number, or one per channel.",
                 2,
             )
     if not all(data.deviation):
-        raise UserError("data.deviation has a 0, which nothing can be divided by", "--data.deviation 0.5", 2)
+        raise UserError(
+            "data.deviation contains 0, which values cannot be divided by", "Set data.deviation to 0.5, for example.", 2
+        )
 
 
 def _find(place: str, key: str) -> Listing | str:
@@ -98,7 +104,7 @@ def _find(place: str, key: str) -> Listing | str:
     what = "does not exist" if not path.exists() else "is neither a folder nor an .npz file"
     raise UserError(
         f"{key}: {place} {what}",
-        "name a folder with a folder for each class, one with images.npy and labels.npy, or an .npz file",
+        "Give a folder with one subfolder per class, a folder with images.npy and labels.npy, or an .npz file.",
         2,
     )
 
@@ -114,13 +120,13 @@ def _list(path: Path, key: str) -> Listing:
     if not files:
         raise UserError(
             f"{key}: {path} has no folder with images in it ({', '.join(suffix[1:] for suffix in SUFFIXES)})",
-            "put the images of each class into a folder of its own",
+            "Put the images of each class into a subfolder.",
             2,
         )
     if find_spec("PIL") is None:
         raise UserError(
-            f"{key}: {path} holds image files, and nothing here decodes them: there is no Pillow",
-            "install the extra `images` (or pillow), or give arrays: an .npz file with images and labels",
+            f"{key}: {path} holds image files, which need Pillow, and it is not installed",
+            "Install the extra `images` (or pillow), or use an .npz file with arrays images and labels.",
             3,
         )
     return Listing(str(path.absolute()), classes, files, labels)
@@ -135,6 +141,8 @@ def _classes_as(validation: Listing, train: Listing) -> Listing:
     numbers = {name: number for number, name in enumerate(train.classes)}
     for name in validation.classes:
         if name not in numbers:
-            raise UserError(f"data.validation has a class {name!r}, which data.images has not", "leave it out", 2)
+            raise UserError(
+                f"data.validation has a class {name!r} that data.images does not have", "Remove that class.", 2
+            )
     labels = [numbers[validation.classes[label]] for label in validation.labels]
     return validation._replace(classes=train.classes, labels=labels)

@@ -97,7 +97,7 @@ class Loader:
         if global_batch < dp_size:
             raise UserError(
                 f"batch.size = {global_batch} is less than the {dp_size} ranks that share it",
-                f"set batch.size to {dp_size} or more, or start fewer ranks",
+                f"Set batch.size to {dp_size} or more, or start fewer ranks.",
                 2,
             )
         self._source = source
@@ -117,7 +117,7 @@ class Loader:
             raise UserError(
                 f'the training data has {samples} samples, and batch.last = "drop" drops them all: '
                 f"an update takes {global_batch}",
-                'set a smaller batch.size, or batch.last = "keep"',
+                'Set a smaller batch.size, or set batch.last to "keep".',
                 2,
             )
 

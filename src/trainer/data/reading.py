@@ -219,7 +219,7 @@ def _decoded(chunks: Iterable[bytes], path: str) -> Iterator[Piece]:
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path} is not UTF-8 text (near byte {max(0, done + error.start)}: {error.reason})",
-            'save it as UTF-8, or read it as bytes with data.tokenizer = "bytes"',
+            'Save it as UTF-8, or set data.tokenizer to "bytes".',
             2,
         ) from error
     yield Piece(text, size, size, True)
@@ -255,21 +255,21 @@ def _field(line: bytes, field: str, where: str) -> object:
     try:
         record = json.loads(line)
     except ValueError as error:  # a decoding error is one as well
-        raise UserError(f"{where}: not a line of JSON ({error})", "correct or remove that line", 2) from error
+        raise UserError(f"{where}: not a line of JSON ({error})", "Correct or remove that line.", 2) from error
     if not isinstance(record, dict):
-        raise UserError(f"{where}: holds {_named(record)}, not an object", f'write each line as {{"{field}": ...}}', 2)
+        raise UserError(f"{where}: holds {_named(record)}, not an object", f'Write each line as {{"{field}": ...}}.', 2)
     if field not in record:
         there = ", ".join(repr(name) for name in list(record)[:8]) or "none"
-        raise UserError(f"{where}: no field {field!r} (fields: {there})", "set data.field to the one to read", 2)
+        raise UserError(f"{where}: no field {field!r} (fields: {there})", "Set data.field to the one to read.", 2)
     return record[field]
 
 
 def _checked_text(value: object, field: str, where: str) -> str:
     if isinstance(value, str):
         return value
-    fix = "set data.field to a field that holds text"
+    fix = "Set data.field to a field that holds text."
     if isinstance(value, list):
-        fix = 'set data.tokenizer = "ids" for lists of token ids'
+        fix = 'Set data.tokenizer to "ids" for lists of token ids.'
     raise UserError(f"{where}: field {field!r} holds {_named(value)}, not text", fix, 2)
 
 
@@ -277,13 +277,13 @@ def _checked_ids(value: object, field: str, where: str) -> list[int]:
     if not isinstance(value, list):
         raise UserError(
             f"{where}: field {field!r} holds {_named(value)}, not a list of token ids",
-            'set data.field to a field that holds ids, or data.tokenizer to "bytes" or a tokenizer.json',
+            'Set data.field to a field that holds ids, or data.tokenizer to "bytes" or a tokenizer.json.',
             2,
         )
     for i in value:
         if type(i) is not int or not 0 <= i <= LARGEST_ID:
             raise UserError(
-                f"{where}: {i!r} in field {field!r} is no token id", f"ids are whole numbers from 0 to {LARGEST_ID}", 2
+                f"{where}: {i!r} in field {field!r} is not a token id", f"Use whole numbers from 0 to {LARGEST_ID}.", 2
             )
     return value
 
@@ -294,7 +294,7 @@ def _whole_characters(text: str, where: str) -> str:
     except UnicodeEncodeError as error:
         raise UserError(
             f"{where}: half of a surrogate pair at character {error.start}, which a tokenizer cannot read",
-            'correct that line, or read it as bytes with data.tokenizer = "bytes"',
+            'Correct that line, or set data.tokenizer to "bytes".',
             2,
         ) from error
     return text
@@ -306,4 +306,6 @@ def _named(value: object) -> str:
 
 
 def _unreadable(path: str, error: OSError) -> UserError:
-    return UserError(f"{path} cannot be read: {error.strerror or error}", "check that it exists and its permissions", 2)
+    return UserError(
+        f"{path} cannot be read: {error.strerror or error}", "Check that it exists and that you can read it.", 2
+    )

@@ -68,12 +68,12 @@ def resolve_files(data: Data, run_folder: Path | None = None) -> Sources:
     given = [name for name in ("text", "jsonl", "dataset") if getattr(data, name)]
     if not given:
         raise UserError(
-            "no training data is named",
-            'set one of data.text (for example ["corpus/**/*.txt"]), data.jsonl or data.dataset',
+            "no training data is given",
+            'Set data.text (for example ["corpus/**/*.txt"]), data.jsonl or data.dataset.',
             2,
         )
     if len(given) > 1:
-        raise UserError(f"data.{given[0]} and data.{given[1]} are both set", "keep one of them", 2)
+        raise UserError(f"data.{given[0]} and data.{given[1]} are both set", "Set only one of them.", 2)
     kind = given[0]
     assert kind != "dataset", "a dataset of the user's own has no files to resolve"
     pattern = "*.jsonl" if kind == "jsonl" else "*"
@@ -96,7 +96,7 @@ def find_files(entries: Iterable[str], key: str, pattern: str = "*", leave_out: 
         found.update(dict.fromkeys(files))
     for path in found:
         if not os.access(path, os.R_OK):
-            raise UserError(f"{key}: {path} cannot be read", "check its permissions", 2)
+            raise UserError(f"{key}: {path} cannot be read", "Check its permissions.", 2)
     return list(found)
 
 
@@ -111,7 +111,7 @@ def standard_library_files() -> list[str]:
         subfolders[:] = [name for name in subfolders if name not in _LEFT_OUT]
         found += [f"{folder}{os.sep}{name}" for name in names if name.endswith(".py")]
     if not found:
-        raise UserError(f"{STANDARD_LIBRARY}: no source files under {root}", "name files of your own in data.text", 2)
+        raise UserError(f"{STANDARD_LIBRARY}: no source files under {root}", "Set data.text to files of your own.", 2)
     return sorted(found, key=_posix)
 
 
@@ -122,22 +122,22 @@ def _files_of(entry: str, key: str, pattern: str, leave_out: str) -> list[str]:
     if path.is_dir():
         files = _matching(f"{glob.escape(str(path))}/**/{pattern}", leave_out)
         if not files:
-            raise UserError(f"{key}: no {pattern} files in the folder {path}", "name another folder, or files", 2)
+            raise UserError(f"{key}: no {pattern} files in the folder {path}", "Give another folder, or files.", 2)
         return files
     if glob.has_magic(entry):
         files = _matching(str(path), leave_out)
         if not files:
             raise UserError(
                 f"{key}: no file matches {entry!r} (looked for {path})",
-                "correct the pattern; `**` stands for any number of folders, and relative paths start at the "
-                "current folder",
+                "Correct the pattern; `**` matches any number of folders, and relative paths start at the "
+                "current directory.",
                 2,
             )
         return files
     what = "exists but is no regular file or folder" if path.exists() else "does not exist"
     raise UserError(
         f"{key}: {entry!r} {what} (looked for {path})",
-        "correct the path; relative paths start at the current folder",
+        "Correct the path; relative paths start at the current directory.",
         2,
     )
 

@@ -63,8 +63,8 @@ class IdsTokenizer:
             ids = [-1]
         if any(i < 0 for i in ids):
             raise UserError(
-                'data.tokenizer = "ids" turns only numbers with spaces between them into ids',
-                "write the prompt as ids, or name a tokenizer.json in data.tokenizer",
+                'data.tokenizer = "ids" reads only numbers separated by spaces',
+                "Write the prompt as ids, or set data.tokenizer to a tokenizer.json.",
                 2,
             )
         return ids
@@ -86,7 +86,7 @@ class JsonTokenizer:
         except OSError as error:
             raise UserError(
                 f"data.tokenizer: '{path}' cannot be read ({error.strerror})",
-                'give the path of a tokenizer.json, or "bytes" or "ids"',
+                'Give the path of a tokenizer.json, or "bytes" or "ids".',
                 2,
             ) from error
         self.content = content
@@ -125,8 +125,8 @@ def check_vocabulary(largest: int, vocabulary: int) -> None:
     """Refuses data whose largest id a model of `vocabulary` tokens does not have (UserError, status 2)."""
     if largest >= vocabulary:
         raise UserError(
-            f"the data holds token id {largest}, and model.vocabulary = {vocabulary} ends at {vocabulary - 1}",
-            f"set model.vocabulary = {largest + 1} or more, or 0 for what the data needs",
+            f"the data holds token id {largest}, but model.vocabulary = {vocabulary} ends at {vocabulary - 1}",
+            f"Set model.vocabulary to {largest + 1} or more, or to 0 for what the data needs.",
             2,
         )
 
@@ -137,15 +137,15 @@ def _load(content: bytes, path: Path) -> Any:
     except ImportError as error:
         raise UserError(
             f"data.tokenizer: reading '{path}' needs the package `tokenizers`, which is not installed",
-            "pip install tokenizers (the extra `tokenizers`)",
+            "Install the extra `tokenizers` (or `pip install tokenizers`).",
             3,
         ) from error
     try:
         reader = Reader.from_buffer(content)
     except Exception as error:  # the package raises plain Exception
         raise UserError(
-            f"data.tokenizer: '{path}' is no tokenizer.json ({error})",
-            "give the file that the Hugging Face `tokenizers` package saves",
+            f"data.tokenizer: '{path}' is not a tokenizer.json ({error})",
+            "Give the file that the Hugging Face `tokenizers` package saves.",
             2,
         ) from error
     reader.no_truncation()

@@ -43,7 +43,7 @@ class DatasetSource:
             raise UserError(
                 f"{self._name}: items {', '.join(str(int(index)) for index in indices)} cannot be made a batch: "
                 f"{describe(error)}",
-                "return tensors of equal shape from each item, or give the dataset a method collate(items)",
+                "Return tensors of equal shape from each item, or define collate(items) in the dataset.",
             ) from error
 
     def _item(self, index: int, epoch: int) -> Any:
@@ -56,7 +56,7 @@ class DatasetSource:
         except Exception as error:
             raise UserError(
                 f"{self._name}: item {index} raised {describe(error)}",
-                "mend the dataset; `--traceback` shows the whole traceback",
+                "Correct the dataset; --traceback shows the whole traceback.",
             ) from error
 
 
@@ -77,9 +77,7 @@ def open_user_data(data: Data, seed: int) -> tuple[DatasetSource, DatasetSource 
         validation = _called(validation, {}, name)
     if validation is None and data.validation:
         if len(data.validation) > 1:
-            raise UserError(
-                f"data.validation names {len(data.validation)} datasets", "name one, beside data.dataset", 2
-            )
+            raise UserError(f"data.validation has {len(data.validation)} datasets", "Give one.", 2)
         name = f"data.validation = {data.validation[0]!r}"
         validation = _made(data.validation[0], "data.validation", {})
     if validation is None:
@@ -95,8 +93,8 @@ def _made(spec: str, key: str, options: dict[str, object]) -> Any:
         found = _called(found, options, name)
     elif options:
         raise UserError(
-            f"{name} is neither a class nor a function, and data.options has values for it",
-            "name the class or function to call with them, or remove data.options",
+            f"{name} is neither a class nor a function, so it cannot take data.options",
+            "Name a class or function, or remove data.options.",
             2,
         )
     _check(found, name)
@@ -110,7 +108,7 @@ def _called(function: Callable[..., Any], options: dict[str, object], name: str)
         given = f"with {', '.join(options)} " if options else ""
         raise UserError(
             f"{name}: calling it {given}raised {describe(error)}",
-            "correct data.options or the code; `--traceback` shows the whole traceback",
+            "Correct data.options or the code; --traceback shows the whole traceback.",
             2,
         ) from error
 
@@ -118,13 +116,13 @@ def _called(function: Callable[..., Any], options: dict[str, object], name: str)
 def _check(dataset: Any, name: str) -> None:
     if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
         raise UserError(
-            f"{name} is no map-style dataset: {type(dataset).__name__} lacks __len__ or __getitem__",
-            "give it both; the order of samples, sharding over ranks and resuming are the trainer's and need an index",
+            f"{name} is not a map-style dataset: {type(dataset).__name__} lacks __len__ or __getitem__",
+            "Define both: the trainer orders and shards samples by index.",
             2,
         )
     try:
         length = len(dataset)
     except Exception as error:
-        raise UserError(f"{name}: its length raised {describe(error)}", "mend its __len__", 2) from error
+        raise UserError(f"{name}: its length raised {describe(error)}", "Correct its __len__.", 2) from error
     if length == 0:
-        raise UserError(f"{name} is empty", "give it at least one item", 2)
+        raise UserError(f"{name} is empty", "Provide at least one item.", 2)

@@ -112,7 +112,7 @@ class Workers:
             said = str(error).strip() or type(error).__name__
             raise UserError(
                 f"a loader process of data.workers died or lost its batch ({said})",
-                "often memory ran out: set fewer data.workers; data.workers = 0 shows errors in the rank itself",
+                "Set fewer data.workers if memory ran out; data.workers = 0 shows errors in the rank itself.",
             ) from error
         if isinstance(batch, _Failure):
             raise UserError(batch.what, batch.fix, batch.status) from WorkerTraceback(batch.text)

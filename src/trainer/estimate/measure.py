@@ -40,7 +40,7 @@ def measure(config: Config, layout: Layout, plan: BatchPlan, vocabulary: int) ->
     sharded = config.parallel.strategy in ("full", "gradients") and layout.shard > 1
     if layout.pipeline * layout.tensor * layout.context > 1:
         raise UserError(
-            "what is measured is data parallelism only", "leave --measure out, or set the other degrees to 1", 2
+            "--measure supports data parallelism only", "Remove --measure, or set the other degrees to 1.", 2
         )
     device = device_of(config)
     policy = make_policy(config.precision, choose_compute(config.precision, device)[0], torch.device(device))
@@ -72,8 +72,8 @@ def _measured(
                 _updates(config, mesh, model, policy, samples, forwards, tracker)
         except RuntimeError as error:  # what torch raises where values are asked for
             raise UserError(
-                f"the model cannot be measured without content: {describe(error)}",
-                "its forward asks for values of tensors; leave --measure out and watch a short run instead",
+                f"the model cannot run on tensors without data: {describe(error)}",
+                "Remove --measure and watch the memory of a short run: its forward reads values of tensors.",
             ) from error
     peak = tracker.get_tracker_snapshot("peak")[CPU]
     found = {str(getattr(kind, "value", kind)).lower(): amount for kind, amount in peak.items()}

@@ -100,9 +100,9 @@ def parse_size(text: str, flag: str) -> int:
         value = float(plain[: len(plain) - len(letters)])
         assert power is not None
     except (ValueError, AssertionError):
-        raise UserError(f"{flag}: {text!r} is no size", f"for example {flag} 80GiB", 2) from None
+        raise UserError(f"{flag}: {text!r} is not a size", f"Write {flag} 80GiB, for example.", 2) from None
     base = 1000 if letters in ("kb", "mb", "gb", "tb", "pb") else 1024
     known = ("", "b", *(f"{name[0].lower()}{end}" for name in UNITS[1:] for end in ("", "b", "ib")))
     if letters not in known or value <= 0:
-        raise UserError(f"{flag}: {text!r} is no size", f"for example {flag} 80GiB", 2)
+        raise UserError(f"{flag}: {text!r} is not a size", f"Write {flag} 80GiB, for example.", 2)
     return int(value * base**power)

@@ -21,8 +21,8 @@ class EventWriter:
             from tensorboard.summary.writer.event_file_writer import EventFileWriter
         except ModuleNotFoundError as error:
             raise UserError(
-                f"log.tensorboard is on and this environment has no {error.name}",
-                "`uv sync --extra tensorboard` installs it; --log.tensorboard false does without",
+                f"log.tensorboard is true, but {error.name} is not installed",
+                "Install the extra `tensorboard` (`uv sync --extra tensorboard`), or set log.tensorboard to false.",
                 2,
             ) from error
         self._events = event_pb2

@@ -45,7 +45,7 @@ def _function(spec: str, what: str) -> Callable[..., Any]:
 
     found = load_object(spec, what)
     if not callable(found):
-        raise UserError(f"{what}: {spec} is no function.", "Name a function, or a class to be called.", 2)
+        raise UserError(f"{what}: {spec} is not a function", "Name a function or a class.", 2)
     return found
 
 
@@ -75,13 +75,13 @@ def build_model(model: Model, *, vocabulary: int) -> nn.Module:
     except Exception as error:
         raise UserError(
             f"model.build: {model.build} raised {describe(error)}",
-            "Mend it, or model.options, which it is called with; --traceback shows the whole traceback.",
+            "Correct it or model.options; --traceback shows the whole traceback.",
             2,
         ) from error
     if not isinstance(built, nn.Module):
         raise UserError(
-            f"{model.build} returned {type(built).__name__}, not a torch.nn.Module.",
-            "Let the function of model.build return the module to train.",
+            f"{model.build} returned {type(built).__name__}, not a torch.nn.Module",
+            "Return the module to train from the function of model.build.",
             2,
         )
     return built

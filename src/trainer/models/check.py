@@ -38,8 +38,8 @@ def check_model(model: Model, vocabulary: int | None = None) -> None:
         return
     if not 0.0 <= model.dropout < 1.0:
         raise UserError(
-            f"model.dropout is {model.dropout:g}, which is not a probability below 1.",
-            "Give model.dropout a value from 0 to less than 1.",
+            f"model.dropout is {model.dropout:g}, which is not a probability below 1",
+            "Set model.dropout to at least 0 and less than 1.",
             2,
         )
     if model.kind == "mlp":
@@ -61,7 +61,7 @@ def count_parameters(model: Model, vocabulary: int) -> int:
     Raises UserError for a model of the user's own, whose size only building it can tell.
     """
     if model.build:
-        raise UserError(f"The size of {model.build} is not known before it is built.", "Count a built-in model.", 2)
+        raise UserError(f"the size of {model.build} is not known before it is built", "Use a built-in model.", 2)
     if model.kind == "mlp":
         first = (model.inputs + 1) * model.width
         between = (model.layers - 1) * (model.width + 1) * model.width
@@ -85,21 +85,21 @@ def count_parameters(model: Model, vocabulary: int) -> int:
 def _check_heads(model: Model) -> None:
     if model.width % model.heads:
         raise UserError(
-            f"model.width {model.width} does not divide by model.heads {model.heads}.",
-            f"Take a width that is a multiple of {model.heads}, or heads that divide {model.width}.",
+            f"model.width = {model.width} is not a multiple of model.heads = {model.heads}",
+            f"Set model.width to a multiple of {model.heads}, or model.heads to a divisor of {model.width}.",
             2,
         )
     head = model.width // model.heads
     if head % 2:
         raise UserError(
-            f"A head is {head} wide (model.width / model.heads); rotary positions turn pairs and need an even width.",
-            "Take a width that is an even multiple of model.heads.",
+            f"a head is {head} wide (model.width / model.heads), and rotary positions need an even width",
+            "Set model.width to an even multiple of model.heads.",
             2,
         )
     if model.heads % key_value_heads(model):
         raise UserError(
-            f"model.heads {model.heads} does not divide by model.kv_heads {model.kv_heads}.",
-            "Take kv_heads that divides heads; 0 means as many as heads.",
+            f"model.heads = {model.heads} is not a multiple of model.kv_heads = {model.kv_heads}",
+            "Set model.kv_heads to a divisor of model.heads, or to 0 for as many as model.heads.",
             2,
         )
 
@@ -107,13 +107,13 @@ def _check_heads(model: Model) -> None:
 def _check_gpt(model: Model, vocabulary: int | None) -> None:
     if model.bigram == 1:
         raise UserError(
-            "model.bigram is 1: row 0 is for the first position, so no row is left for pairs.",
-            "Give it at least 2 rows, or 0 for no table.",
+            "model.bigram is 1, but row 0 is for the first position, so no row is left for pairs",
+            "Set model.bigram to at least 2, or to 0 for no table.",
             2,
         )
     if vocabulary is not None and model.vocabulary and model.vocabulary < vocabulary:
         raise UserError(
-            f"The data holds token ids up to {vocabulary - 1}, beyond model.vocabulary {model.vocabulary}.",
+            f"the data holds token ids up to {vocabulary - 1}, beyond model.vocabulary = {model.vocabulary}",
             f"Set model.vocabulary to {vocabulary} or more, or to 0 to take it from the data.",
             2,
         )
@@ -121,6 +121,6 @@ def _check_gpt(model: Model, vocabulary: int | None) -> None:
 
 def _check_mlp(model: Model) -> None:
     if model.inputs < 1:
-        raise UserError("model.inputs is not set.", "Set it to the number of values of one sample.", 2)
+        raise UserError("model.inputs is not set", "Set it to the number of values of one sample.", 2)
     if model.classes < 1:
-        raise UserError("model.classes is not set.", "Set it to the number of different labels.", 2)
+        raise UserError("model.classes is not set", "Set it to the number of different labels.", 2)

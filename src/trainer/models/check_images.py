@@ -14,10 +14,10 @@ def check_images(model: Model, classes: int | None) -> None:
     else:
         _check_resnet(model)
     if classes == 0 and not model.classes:
-        raise UserError("model.classes is not set.", "Set it to the number of different labels.", 2)
+        raise UserError("model.classes is not set", "Set it to the number of different labels.", 2)
     if classes is not None and 0 < model.classes < classes:
         raise UserError(
-            f"The data has {classes} classes, and model.classes is {model.classes}.",
+            f"the data has {classes} classes, but model.classes is {model.classes}",
             f"Set model.classes to {classes} or more, or to 0 to take it from the data.",
             2,
         )
@@ -41,15 +41,15 @@ def count_resnet(model: Model, classes: int) -> int:
 def _check_vit(model: Model) -> None:
     if model.image % model.patch:
         raise UserError(
-            f"model.image {model.image} does not divide by model.patch {model.patch}.",
-            f"Take a patch that divides {model.image}.",
+            f"model.image = {model.image} is not a multiple of model.patch = {model.patch}",
+            f"Set model.patch to a divisor of {model.image}.",
             2,
         )
     head = model.width // model.heads
     if head % 4:
         raise UserError(
-            f"A head is {head} wide (model.width / model.heads); half of its pairs turn by row and half by column.",
-            "Take a width that is a multiple of 4 model.heads.",
+            f"a head is {head} wide (model.width / model.heads), and 2-d rotary positions need a multiple of 4",
+            "Set model.width to a multiple of 4 x model.heads.",
             2,
         )
 
@@ -57,14 +57,14 @@ def _check_vit(model: Model) -> None:
 def _check_resnet(model: Model) -> None:
     if not model.stages or any(blocks < 1 for blocks in model.stages):
         raise UserError(
-            f"model.stages is {model.stages}: not one or more stages of at least one block.",
-            "Give the blocks of each, such as [2, 2, 2, 2].",
+            f"model.stages is {model.stages}, which is not one or more stages of at least one block",
+            "List the blocks of each stage, such as [2, 2, 2, 2].",
             2,
         )
     halvings = len(model.stages) - 1 + (2 if model.stem == "large" else 0)
     if model.image < 2**halvings:
         raise UserError(
-            f"model.image {model.image} is halved {halvings} times and nothing is left.",
-            "Take fewer stages, the small stem, or larger images.",
+            f"model.image = {model.image} is too small to be halved {halvings} times",
+            "Use fewer stages, model.stem small, or larger images.",
             2,
         )

@@ -182,8 +182,8 @@ class GPT(Transformer):
         index, count = self.part
         if x.shape[1] % count:
             raise UserError(
-                f"sequences of {x.shape[1]} tokens do not divide into {count} equal parts",
-                "let the data give others, or change parallel.context",
+                f"sequences of {x.shape[1]} tokens cannot be split into {count} equal parts",
+                "Change the length of the samples, or parallel.context.",
                 2,
             )
         return x.chunk(count, 1)[index] if count > 1 else x

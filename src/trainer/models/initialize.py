@@ -134,8 +134,8 @@ def record_or_refuse(build: Callable[[], nn.Module]) -> tuple[nn.Module, Recordi
         asks = isinstance(cause, DataDependentOutputException)
         told = "it asks for values of tensors" if asks else str(cause).partition("\n")[0]
         raise UserError(
-            f"memory.meta on: what builds the model cannot be done a tensor at a time: {told}",
-            "--memory.meta off; it is then built whole on every rank",
+            f"memory.meta is on, but the model cannot be built one tensor at a time: {told}",
+            "Set memory.meta to off; every rank then builds the whole model.",
             2,
         ) from error
 

@@ -71,8 +71,8 @@ def token_loss(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         batch = {"tokens": batch[:, :-1], "labels": batch[:, 1:]}
     if not isinstance(batch, Mapping) or "tokens" not in batch or "labels" not in batch:
         raise UserError(
-            "The data gives no tokens and labels, which a language model's loss needs.",
-            'Let samples be {"tokens": ..., "labels": ...} or rows of ids, or give model.loss.',
+            "the data has no tokens and labels, which the loss of a language model needs",
+            'Return samples as {"tokens": ..., "labels": ...} or rows of ids, or set model.loss.',
             2,
         )
     documents = batch.get("documents")
@@ -95,8 +95,8 @@ def inputs_and_labels(batch: Batch) -> tuple[Any, Tensor]:
         inputs, labels = batch
         return inputs, labels
     raise UserError(
-        "The data gives no inputs and labels, which a classifier's loss needs.",
-        'Let samples be (input, label) or {"inputs": ..., "labels": ...}, or give model.loss.',
+        "the data has no inputs and labels, which the loss of a classifier needs",
+        'Return samples as (input, label) or {"inputs": ..., "labels": ...}, or set model.loss.',
         2,
     )
 
@@ -136,7 +136,7 @@ def checked(result: Any, name: str) -> tuple[Tensor, Tensor]:
             if count.numel() == 1:
                 return total.reshape(()), count.reshape(()).to(torch.int64)
     raise UserError(
-        f"{name} did not return the sum of the loss and the number of items it is over.",
+        f"{name} did not return the sum of the loss and the number of items it is over",
         "Return (sum, count): a tensor of one element, and a number or a tensor of one element.",
         2,
     )

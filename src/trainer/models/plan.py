@@ -62,7 +62,7 @@ def plan_of(model: nn.Module) -> Plan:
         if not isinstance(plan, Plan):
             raise UserError(
                 f"the model's plan() returned {type(plan).__name__}, not a Plan",
-                "return trainer.models.plan.Plan(blocks=[...])",
+                "Return trainer.models.plan.Plan(blocks=[...]).",
                 2,
             )
         known = {name for name, _ in model.named_modules()}
@@ -70,7 +70,7 @@ def plan_of(model: nn.Module) -> Plan:
             if name not in known and getattr(model, name, model) is not None:
                 raise UserError(
                     f"{type(model).__name__}.plan() names {name!r}, which is no module of the model",
-                    "name modules as named_modules() does, such as blocks.0",
+                    "Name modules as named_modules() does, such as blocks.0.",
                     2,
                 )
         return plan
@@ -87,9 +87,9 @@ def tensor_plan(model: nn.Module) -> dict[str, str]:
     plan = plan_of(model)
     if not plan.tensor:
         raise UserError(
-            f"parallel.tensor cuts matrices, and {type(model).__name__} does not say which and how.",
-            "Give it a method plan() that returns trainer.models.plan.Plan(blocks, tensor={...}), for each block "
-            '{"blocks.*.up": "column", "blocks.*.down": "row"}; or leave parallel.tensor out.',
+            f"parallel.tensor shards matrices, but {type(model).__name__} does not say which and how",
+            "Define plan() to return trainer.models.plan.Plan(blocks, tensor={...}), for each block "
+            '{"blocks.*.up": "column", "blocks.*.down": "row"}; or remove parallel.tensor.',
             2,
         )
     return plan.tensor
@@ -121,8 +121,8 @@ class Pieces:
     def __init__(self, model: nn.Module, plan: Plan) -> None:
         if plan.begin is None or plan.end is None:
             raise UserError(
-                f"a pipeline cannot cut {type(model).__name__}: nobody has said what comes before its blocks and after",
-                "give it a method stages() that returns its modules in order, or plan() -> trainer.models.plan.Plan",
+                f"a pipeline cannot split {type(model).__name__}: what comes before and after its blocks is not given",
+                "Define stages() to return its modules in order, or plan() -> trainer.models.plan.Plan.",
                 2,
             )
         self.model = model
@@ -153,8 +153,8 @@ def _piece(model: nn.Module, name: str) -> Callable[..., Any] | None:
         found = getattr(found, part, None)
     if not callable(found):
         raise UserError(
-            f"the model's plan names {name}, which it has no method or module of",
-            "let begin, middle and end name what there is, or be empty",
+            f"the plan of the model names {name}, which is no method or module of it",
+            "Set begin, middle and end to existing names, or leave them empty.",
             2,
         )
     return cast(Callable[..., Any], found)
@@ -165,7 +165,7 @@ def _alone(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         return args[0]
     raise UserError(
         f"the model is called with {len(args) + len(kwargs)} arguments, and its first stage is a module that takes one",
-        "give the model a method plan() that names a method to begin with",
+        "Define plan() in the model, and name the method to begin with in it.",
         2,
     )
 
@@ -175,8 +175,8 @@ def _names_of(model: nn.Module, stages: Sequence[nn.Module]) -> list[str]:
     for each in stages:
         if each not in names:
             raise UserError(
-                f"stages() returned {type(each).__name__}, which is no module of the model",
-                "return modules that are attributes of the model, in the order in which they are called",
+                f"stages() returned {type(each).__name__}, which is not a module of the model",
+                "Return modules that are attributes of the model, in the order in which they are called.",
                 2,
             )
     return [names[each] for each in stages]

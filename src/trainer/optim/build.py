@@ -159,20 +159,22 @@ def _own(model: nn.Module, optim: Optim) -> list[torch.optim.Optimizer]:
 
     build = load_object(optim.build, "optim.build")
     if not callable(build):
-        raise UserError(f"optim.build: {optim.build} is no function.", "Name one that takes (model, optim).", 2)
+        raise UserError(
+            f"optim.build: {optim.build} is not a function", "Name a function that takes (model, optim).", 2
+        )
     try:
         built = build(model, optim)
     except Exception as error:
         raise UserError(
             f"optim.build: {optim.build} raised {describe(error)}",
-            "Mend it; it is called with (model, config.optim); --traceback shows the whole traceback.",
+            "Correct it; it is called with (model, config.optim). --traceback shows the whole traceback.",
             2,
         ) from error
     found = list(built) if isinstance(built, list | tuple) else [built]
     if not found or not all(isinstance(optimizer, Optimizer) for optimizer in found):
         raise UserError(
-            f"{optim.build} returned {type(built).__name__}, not a torch optimizer.",
-            "Let the function of optim.build return a torch.optim.Optimizer or a list of them.",
+            f"{optim.build} returned {type(built).__name__}, not a torch optimizer",
+            "Return a torch.optim.Optimizer or a list of them from the function of optim.build.",
             2,
         )
     return found

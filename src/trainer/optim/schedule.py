@@ -23,7 +23,7 @@ def learning_rate(optim: Optim, applied_updates: int, total_updates: int) -> flo
     check_optim(optim)
     if applied_updates < 0 or total_updates < 1:
         raise UserError(
-            f"Update {applied_updates} of {total_updates} has no learning rate.", "Train at least one update.", 2
+            f"update {applied_updates} of {total_updates} has no learning rate", "Train at least one update.", 2
         )
     rising = min(1.0, (applied_updates + 1) / optim.warmup) if optim.warmup else 1.0
     if optim.schedule == "constant":

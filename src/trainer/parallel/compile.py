@@ -43,8 +43,8 @@ def apply_compile(
     """
     if not blocks:
         raise UserError(
-            "nothing can be compiled: the model has no list of modules, and nobody has said what its blocks are",
-            "give the model a method plan() that returns a trainer.Plan, or leave model.compile out",
+            "nothing can be compiled: the model has no list of modules, and no plan() that names its blocks",
+            "Define plan() in the model to return a trainer.Plan, or remove model.compile.",
             2,
         )
     if device.type == "cpu" and backend == "inductor":
@@ -63,7 +63,7 @@ def _need_compiler() -> None:
     names = [each for each in (candidates if isinstance(candidates, tuple | list) else [candidates]) if each]
     if not any(shutil.which(name) for name in names):
         raise UserError(
-            "model.compile needs a C++ compiler on the CPU, and there is none on the path",
-            "install g++, name one in $CXX, or leave model.compile out",
+            "model.compile on CPU needs a C++ compiler, and none is on PATH",
+            "Install g++, set CXX to a compiler, or remove model.compile.",
             2,
         )

@@ -33,8 +33,8 @@ def apply_context(model: nn.Module, mesh: "DeviceMesh") -> None:
     cutting: Any = model
     if not callable(getattr(model, "cut_tokens", None)):
         raise UserError(
-            f"parallel.context cuts sequences, and {type(model).__name__} cannot compute a part of one",
-            "leave parallel.context out, or give the model the methods cut_tokens and own_tokens, as GPT has them",
+            f"parallel.context shards sequences, but {type(model).__name__} cannot compute a part of one",
+            "Remove parallel.context, or define cut_tokens and own_tokens in the model, as GPT does.",
             2,
         )
     cutting.cut_tokens(mesh.get_local_rank(), mesh.size(), gather)

@@ -73,6 +73,6 @@ def refuse_unused(parameters: Sequence[tuple[str, nn.Parameter]]) -> None:
         return
     named = ", ".join(unused[:_NAMED]) + (f" and {len(unused) - _NAMED} more" if len(unused) > _NAMED else "")
     raise UserError(
-        f"the loss does not depend on {named}: other ranks would wait for that gradient for ever",
-        "leave it out, set requires_grad to False, or --parallel.unused find, where it is used in some updates only",
+        f"the loss does not depend on {named}: other ranks would hang waiting for its gradient",
+        "Remove it, set requires_grad to False, or set parallel.unused to find if only some updates use it.",
     )

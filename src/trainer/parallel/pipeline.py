@@ -100,7 +100,7 @@ class Pipeline:
         if self._unshardable:
             raise UserError(
                 f"{self._unshardable}, so each stage cannot be sharded by itself",
-                "--parallel.strategy ddp, or --parallel.schedule 1f1b",
+                "Set parallel.strategy to ddp, or parallel.schedule to 1f1b.",
                 2,
             )
 

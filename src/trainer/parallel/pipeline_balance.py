@@ -60,8 +60,8 @@ def _one_round(
                 made, _ = calls.loss_of(made, batch)
         if not isinstance(made, Tensor):
             raise UserError(
-                f"a block of the model returns {type(made).__name__}, and from stage to stage goes one tensor",
-                "cut the model between blocks that take and return one tensor",
+                f"a block of the model returns {type(made).__name__}, but stages exchange one tensor",
+                "Split the model between blocks that take and return one tensor.",
                 2,
             )
         if made.requires_grad:
@@ -80,7 +80,7 @@ def _now(device: torch.device) -> float:
 
 def _nobody(call: Call) -> Any:
     raise UserError(
-        "the loss calls the model in a way of its own, so its blocks cannot be timed",
-        "--parallel.balance counted, or blocks of each stage in parallel.cut",
+        "the blocks of the model cannot be timed, because the loss does not call the model as a whole",
+        "Set parallel.balance to counted, or parallel.cut to the blocks of each stage.",
         2,
     )

@@ -66,8 +66,8 @@ class Calls:
         finally:
             self._answer = self._whole
         raise UserError(
-            "the loss has not called the model, and a pipeline has nothing to run",
-            "let loss(model, batch) call model(...) once",
+            "the loss did not call the model, so the pipeline has nothing to run",
+            "Call model(...) once in loss(model, batch).",
             2,
         )
 
@@ -78,7 +78,7 @@ class Calls:
         def answer(call: Call) -> Any:
             if not given:
                 raise UserError(
-                    "the loss calls the model more than once", "let it call the model once, or use no pipeline", 2
+                    "the loss calls the model more than once", "Call the model once, or set parallel.pipeline to 1.", 2
                 )
             return given.pop()
 

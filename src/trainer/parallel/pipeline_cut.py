@@ -19,8 +19,8 @@ class Elsewhere(nn.Module):
 
     def forward(self, *arguments: Any) -> Any:
         raise UserError(
-            f"{self.name} is in another stage of the pipeline, and this one has called it",
-            "let the loss call the model as a whole, once, and the plan name all that a stage needs; or no pipeline",
+            f"this pipeline stage called {self.name}, which belongs to another stage",
+            "Call the whole model once in the loss, and name all that a stage needs in plan(); or use no pipeline.",
         )
 
 

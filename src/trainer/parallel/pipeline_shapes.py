@@ -73,14 +73,14 @@ class _Twin:
             raise
         except Exception as error:
             raise UserError(
-                f"what goes from stage to stage of the pipeline cannot be found out: {describe(error)}",
-                "let the model's plan() name a method `hidden` that gives its shape and type",
+                f"the shape that pipeline stages exchange cannot be determined: {describe(error)}",
+                "Name a method `hidden` in plan() of the model that returns its shape and dtype.",
                 2,
             ) from error
         if not isinstance(hidden, Tensor):
             raise UserError(
-                f"a block of the model returns {type(hidden).__name__}, and from stage to stage goes one tensor",
-                "cut the model between blocks that take and return one tensor",
+                f"a block of the model returns {type(hidden).__name__}, but stages exchange one tensor",
+                "Split the model between blocks that take and return one tensor.",
                 2,
             )
         return found

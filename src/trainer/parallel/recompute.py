@@ -43,8 +43,8 @@ def apply_recompute(blocks: Sequence[nn.Module], mode: str, every: int = 1) -> N
     assert mode in ("full", "every", "selective"), mode
     if not blocks:
         raise UserError(
-            "nothing can be recomputed: the model has no list of modules, and nobody has said what its blocks are",
-            "give the model a method plan() that returns a trainer.Plan, or leave memory.recompute out",
+            "nothing can be recomputed: the model has no list of modules, and no plan() that names its blocks",
+            "Define plan() in the model to return a trainer.Plan, or remove memory.recompute.",
             2,
         )
     for index, block in enumerate(blocks):

@@ -64,12 +64,14 @@ def _planned(model: nn.Module, plan: Mapping[str, str]) -> Iterator[tuple[str, n
     found: dict[str, str] = {}
     for pattern, word in plan.items():
         if word not in WORDS:
-            raise UserError(f'the model\'s plan cuts {pattern!r} as "{word}"', f"take one of: {', '.join(WORDS)}", 2)
+            raise UserError(
+                f'the plan of the model shards {pattern!r} as "{word}"', f"Use one of {', '.join(WORDS)}.", 2
+            )
         names = [name for name, _ in model.named_modules() if _matches(name, pattern)]
         if not names:
             raise UserError(
-                f"the model's plan cuts {pattern!r}, and no module has such a name",
-                "name it as named_modules() does, `*` for one part: blocks.*.attention.query",
+                f"the plan of the model shards {pattern!r}, but no module has that name",
+                "Name it as named_modules() does, with `*` for one part, such as blocks.*.attention.query.",
                 2,
             )
         found.update(dict.fromkeys(names, word))
@@ -106,15 +108,15 @@ def _check(name: str, module: nn.Module, word: str, ranks: int) -> None:
     if not isinstance(module, nn.Linear) and not (word == "vocabulary" and isinstance(module, nn.Embedding)):
         raise UserError(
             f'{name} is a {type(module).__name__}; "{word}" is for nn.Linear ("vocabulary" for nn.Embedding too)',
-            "name the linear layers inside it",
+            "Name the linear layers inside it.",
             2,
         )
     if word in _DIVIDED:
         size = getattr(module, _DIVIDED[word])
         if size % ranks:
             raise UserError(
-                f"{_DIVIDED[word]} of {name} is {size}, which {ranks} tensor ranks do not divide",
-                "choose --parallel.tensor, or that size, so that they do",
+                f"{_DIVIDED[word]} of {name} is {size}, which is not a multiple of parallel.tensor = {ranks}",
+                "Change parallel.tensor or that size.",
                 2,
             )
     else:
@@ -122,7 +124,7 @@ def _check(name: str, module: nn.Module, word: str, ranks: int) -> None:
         if -(-rows // ranks) * (ranks - 1) >= rows:  # cut as torch.chunk does
             raise UserError(
                 f"{name} has {rows} rows: nothing is left for the last of {ranks} tensor ranks",
-                "choose a smaller --parallel.tensor, or more rows",
+                "Lower parallel.tensor, or use more rows.",
                 2,
             )
 
@@ -146,8 +148,8 @@ def _divided(ranks: int) -> Any:
     def hook(_: nn.Module, inputs: tuple[Any, ...]) -> None:
         if inputs[0].shape[1] % ranks:
             raise UserError(
-                f"{inputs[0].shape[1]} tokens do not divide over {ranks} tensor ranks",
-                "let the data give sequences that do, or leave parallel.sequence_parallel out",
+                f"{inputs[0].shape[1]} tokens is not a multiple of parallel.tensor = {ranks}",
+                "Change the length of the samples, or remove parallel.sequence_parallel.",
                 2,
             )
 
@@ -170,9 +172,9 @@ def _tie(ties: list[list[tuple[nn.Module, str]]]) -> None:
             other = getattr(module, name)
             if getattr(kept, "placements", None) != getattr(other, "placements", None):
                 raise UserError(
-                    f"a weight of {type(first).__name__} and {type(module).__name__} is one and the same, and the "
-                    "model's plan cuts them in two ways",
-                    'cut both alike: "vocabulary" for an embedding and for the output layer that shares its weight',
+                    f"{type(first).__name__} and {type(module).__name__} share a weight, but the model's plan shards "
+                    "it in two ways",
+                    'Use one word for both: "vocabulary" for an embedding and the output layer that shares its weight.',
                     2,
                 )
             setattr(module, name, kept)

@@ -21,7 +21,7 @@ def need_products(device: torch.device) -> None:
     """UserError (status 2) for a device that has none of 8 bits."""
     reason = missing(device)
     if reason:
-        raise UserError(f"precision.compute fp8: {reason}", "--precision.compute bf16, or auto", 2)
+        raise UserError(f"precision.compute fp8: {reason}", "Set precision.compute to bf16 or auto.", 2)
 
 
 def missing(device: torch.device) -> str:

@@ -29,7 +29,7 @@ class LossScale:
         if self.scale < self.minimum:
             raise UserError(
                 f"the loss scale fell to {self.scale:g}: every update overflows fp16",
-                "lower the learning rate, or use --precision.compute bf16",
+                "Lower optim.lr, or set precision.compute to bf16.",
             )
 
     def state(self) -> dict[str, float]:

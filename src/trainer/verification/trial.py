@@ -66,7 +66,7 @@ def run_updates(
         numbers.norms.append(outcome.grad_norm)
     loader.close()
     if not numbers.losses:
-        raise UserError("the data gives no update to compare", "a smaller --batch.size, or more data", 2)
+        raise UserError("the data gives no update to compare", "Set a smaller batch.size, or use more data.", 2)
     numbers.weights.update(_whole(model, model.state_dict(), rank == 0, cut.stages))
     return numbers
 

@@ -125,17 +125,19 @@ class Carried:
         if not markers.allows(self.requires_python, python):
             raise Refused(
                 f"this file is locked for Python {self.requires_python}; {sys.executable} is Python {python}",
-                f"start it with a Python {self.requires_python}",
+                f"Start it with Python {self.requires_python}.",
             )
         if self._supported and not any(markers.holds(marker, environment) for marker in self._supported):
             raise Refused(
                 f"the lock does not cover {environment['sys_platform']} on {environment['platform_machine']}",
-                f"it is for: {'; '.join(self._supported)}",
+                f"Use a platform that it covers: {'; '.join(self._supported)}.",
             )
 
     def _refuse_unknown(self, what: str, name: str, known: list[str], fine: bool) -> None:
         if not fine and name not in known:
-            raise Refused(f"there is no {what} {name!r} in the lock", f"it has: {', '.join(known) or 'none'}", 2)
+            raise Refused(
+                f"there is no {what} {name!r} in the lock", f"Use one that it has: {', '.join(known) or 'none'}.", 2
+            )
 
 
 def interpreter_tag(version: tuple[int, int] | None = None) -> str:

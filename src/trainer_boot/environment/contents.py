@@ -68,8 +68,8 @@ def _behind(requirement: Requirement, distribution: Installed, survey: Survey) -
         inside = None
     if inside is None:
         what = f"{name} is half removed: {distribution.folder} holds no METADATA"
-        fix = f"run rm -r {shell(distribution.folder)}, then {mend(requirement, again=True).removeprefix('run ')}"
-        yield Problem(name, locked, distribution.version, what, fix, kind="half-removed")
+        command = f"run rm -r {shell(distribution.folder)}, then {mend(requirement, again=True).removeprefix('run ')}"
+        yield Problem(name, locked, distribution.version, what, command, kind="half-removed")
         return
     if inside != (name, distribution.version):
         what = f"the metadata of {name} are stale: {distribution.folder} is of {inside[0]} {inside[1]}"

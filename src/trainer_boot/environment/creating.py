@@ -115,7 +115,7 @@ def _make(order: Order, store: Store, say: Say, wheelhouse: str | None) -> Store
         _to_disk(store.environments)
         made = store.get(order.name)
         if made is None:
-            raise Refused(f"{final} is gone again", "give the same command again", 1)
+            raise Refused(f"{final} was removed by another process", "Run the same command again.", 1)
         return made
     finally:
         os.umask(before)
@@ -178,7 +178,7 @@ def _verify(order: Order, draft: str) -> int:
     """Its bytes. Refused unless it starts and has exactly what is locked."""
     found = _probe(os.path.join(draft, "bin", "python"))
     if found != [f"{sys.version_info[0]}.{sys.version_info[1]}", draft]:
-        raise Refused(f"the new environment does not start: {found}", "give the same command again", 1)
+        raise Refused(f"the new environment does not start: {found}", "Run the same command again.", 1)
     verdict = comparing.compare(
         order.carried,
         order.variant,
@@ -190,7 +190,7 @@ def _verify(order: Order, draft: str) -> int:
     )
     wrong = [problem for problem in verdict.problems if problem.fatal]
     if wrong:
-        raise Refused(f"the new environment is not what was locked: {wrong[0].what}", "give the same command again", 1)
+        raise Refused(f"the new environment is not what was locked: {wrong[0].what}", "Run the same command again.", 1)
     return _settle(draft)
 
 

@@ -25,7 +25,7 @@ def enter(carried: Carried, lacking: str) -> None:
         return
     if read_manifest(sys.prefix) is not None:
         raise Refused(
-            f"the environment {sys.prefix} has no {lacking}: it is damaged", "make it whole again: env create --repair"
+            f"the environment {sys.prefix} has no {lacking}: it is damaged", "Repair it with `env create --repair`."
         )
     for _ in range(TRIES):
         stored = Store().fitting(carried)
@@ -35,7 +35,7 @@ def enter(carried: Carried, lacking: str) -> None:
             break
         time.sleep(0.1)  # it is being thrown away just now
     else:
-        raise Refused("the environment that fits is being thrown away", "make it again: env create")
+        raise Refused("the matching environment is being removed", "Create it again with `env create`.")
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
@@ -44,5 +44,5 @@ def enter(carried: Carried, lacking: str) -> None:
         os.execve(stored.python, interpreter.again(stored.python), environ)
     except OSError as error:
         raise Refused(
-            f"{stored.python} does not start: {error.strerror}", "make it again: env create --repair"
+            f"{stored.python} does not start: {error.strerror}", "Repair it with `env create --repair`."
         ) from None

@@ -56,8 +56,8 @@ def pack(
         os.replace(path + ".new", path)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise Refused(f"no space is left for {folder}", "make room, and give the same command again", 1) from None
-        raise Refused(f"{folder}: {(error.strerror or str(error)).lower()}", "name another folder", 1) from None
+            raise Refused(f"no space is left for {folder}", "Free space, and run the same command again.", 1) from None
+        raise Refused(f"{folder}: {(error.strerror or str(error)).lower()}", "Give another folder.", 1) from None
     return content
 
 
@@ -65,13 +65,13 @@ def open_pack(folder: str, chosen: Sequence[tuple[Pin, File]]) -> None:
     """Refused unless the folder holds all these wheels, each with its locked hash. A folder without a manifest will do:
     what counts is in the file."""
     if not os.path.isdir(folder):
-        raise Refused(f"{folder} is no folder", "make one where there is a network: env pack FOLDER", 2)
+        raise Refused(f"{folder} is not a folder", "Make one on a machine with a network: `env pack FOLDER`.", 2)
     absent = [file.name for _, file in chosen if not os.path.isfile(os.path.join(folder, file.name))]
     if absent:
         more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
         raise Refused(
             f"{folder} lacks {absent[0]}{more}{_made_for(folder)}",
-            "complete it where there is a network, with this same file and Python: env pack FOLDER",
+            "Complete it on a machine with a network, with this file and Python: `env pack FOLDER`.",
         )
     for _, file in chosen:
         wheels.require_hash(os.path.join(folder, file.name), file)

@@ -88,9 +88,12 @@ class Profile:
         wanted = next((each for each in known if each.number == number), None)
         if wanted is None:
             numbers = ", ".join(str(each.number) for each in known) or "none"
-            raise Refused(f"there is no generation {number}", f"there are: {numbers}; `env list` shows them", 2)
+            raise Refused(f"there is no generation {number}", f"Use one of {numbers}; `env list` shows them.", 2)
         if self._store.get(wanted.environment) is None:
-            raise Refused(f"the environment of generation {number}, {wanted.environment}, is gone", "env create")
+            raise Refused(
+                f"the environment of generation {number}, {wanted.environment}, is gone",
+                "Create it again with `env create`.",
+            )
         temporary = f"{self.link}.{os.getpid()}.{time.monotonic_ns():x}"
         try:
             os.symlink(f"{os.path.basename(self.link)}-{number}", temporary)
@@ -103,10 +106,10 @@ class Profile:
         """Makes the generation before the current one current. Refused where there is none."""
         current = self.current()
         if current is None:
-            raise Refused("there is no current generation to go back from", "env create, or env use NAME", 1)
+            raise Refused("there is no current generation to go back from", "Run `env create` or `env use NAME`.", 1)
         before = [each for each in self.generations() if each.number < current.number]
         if not before:
-            raise Refused(f"generation {current.number} is the oldest one", "`env list` shows all", 1)
+            raise Refused(f"generation {current.number} is the oldest one", "`env list` shows all generations.", 1)
         return self.switch(before[-1].number)
 
     def drop(self, generation: Generation) -> None:

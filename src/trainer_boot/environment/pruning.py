@@ -141,8 +141,10 @@ def find(store: Store, text: str) -> Stored:
     ]
     if len(found) != 1:
         what = f"{len(found)} environments begin with {text!r}" if found else f"there is no environment {text!r}"
-        raise Refused(f"{what} in {store.place}", "`env list` shows all", 2)
+        raise Refused(f"{what} in {store.place}", "`env list` shows all environments.", 2)
     stored = store.get(found[0])
     if stored is None:
-        raise Refused(f"{store.path_of(found[0])} is no whole environment", "make it again: env create", 1)
+        raise Refused(
+            f"{store.path_of(found[0])} is an incomplete environment", "Create it again with `env create`.", 1
+        )
     return stored

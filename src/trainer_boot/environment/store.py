@@ -141,7 +141,9 @@ class Store:
         whole = [stored for stored in map(self.get, names or filter(None, [chosen])) if stored and stored.runs()]
         if len(whole) > 1 and whole[0].name not in (usual, chosen):
             told = ", ".join(stored.name for stored in whole)
-            raise Refused(f"several environments of {self.place} fit this file: {told}", "choose one: env use NAME")
+            raise Refused(
+                f"several environments of {self.place} fit this file: {told}", "Choose one with `env use NAME`."
+            )
         return whole[0] if whole else None
 
     def make(self) -> None:
@@ -172,7 +174,9 @@ def default_place() -> str:
     if not os.path.isabs(data):
         data = os.path.expanduser("~/.local/share")
     if not os.path.isabs(data):
-        raise Refused("there is no home to keep environments in", f"name a folder: --store FOLDER, or {PLACE}")
+        raise Refused(
+            "there is no home directory to keep environments in", f"Give a folder: --store FOLDER, or set {PLACE}."
+        )
     return os.path.join(data, "trainer-pyz")
 
 
@@ -200,8 +204,8 @@ def unwritable(place: str, error: OSError) -> Refused:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return no_room(place)
     return Refused(
-        f"{place} can't be written: {(error.strerror or str(error)).lower()}",
-        f"name a store of your own: --store FOLDER, or {PLACE}",
+        f"{place} cannot be written: {(error.strerror or str(error)).lower()}",
+        f"Use a store of your own: --store FOLDER, or set {PLACE}.",
         1,
     )
 
@@ -218,4 +222,4 @@ def no_room(place: str, where: str = "") -> Refused:
     except OSError:
         pass
     what = f"no space is left for {where or place}{free}; nothing was changed"
-    return Refused(what, "make room (env prune), or name another store: --store FOLDER", 1)
+    return Refused(what, "Free space (`env prune`), or use another store: --store FOLDER.", 1)

@@ -36,7 +36,7 @@ def locked(carried: Carried, store: Store, say: Say, wheelhouse: str | None = No
     """The locked uv, in the store."""
     pin = carried.installer
     if pin is None:
-        raise Refused("there is no uv, and none is locked", "install uv and put it on PATH")
+        raise Refused("uv is not on PATH, and the lock has none", "Install uv and put it on PATH.")
     folder = os.path.join(store.tools, f"uv-{pin.version}")
     place = os.path.join(folder, "uv")
     if os.access(place, os.X_OK) and _is_own(folder) and _is_own(place):
@@ -62,7 +62,9 @@ def locked(carried: Carried, store: Store, say: Say, wheelhouse: str | None = No
 def _take_out(path: str, file: File, target: str) -> None:
     """The program out of its wheel, whose hash is compared first."""
     if not os.path.isfile(path):
-        raise Refused(f"there is no uv on PATH, and {path} is not there", "make the folder again: env pack FOLDER")
+        raise Refused(
+            f"there is no uv on PATH, and {path} is not there", "Make the folder again with `env pack FOLDER`."
+        )
     wheels.require_hash(path, file)
     with zipfile.ZipFile(path) as archive:
         inside = next(name for name in archive.namelist() if name.endswith(".data/scripts/uv"))

@@ -87,10 +87,12 @@ def best(pin: Pin, target: Target | None = None) -> File:
         only = "its source only" if all(_is_source(each) for each in pin.files) else "wheels for others only"
         raise Refused(
             f"the lock does not cover {where}: of {pin.name} {pin.version} it has {only}",
-            "use a Python and a machine that it has wheels for; `self info` tells which",
+            "Use a Python and a platform that it has wheels for; `self info` lists them.",
         )
     if file.hash is None:
-        raise Refused(f"{file.name} is locked without a hash", "lock it from an index that tells hashes, build again")
+        raise Refused(
+            f"{file.name} is locked without a hash", "Lock it from an index that provides hashes, and build again."
+        )
     return file
 
 
@@ -100,11 +102,13 @@ def require_hash(path: str, file: File) -> None:
         with open(path, "rb") as stream:
             found = hashlib.file_digest(stream, str(file.hash).partition(":")[0]).hexdigest()
     except OSError as error:
-        raise Refused(f"{path}: {(error.strerror or str(error)).lower()}", "make the folder again: env pack") from None
+        raise Refused(
+            f"{path}: {(error.strerror or str(error)).lower()}", "Make the folder again with `env pack`."
+        ) from None
     if found != str(file.hash).partition(":")[2]:
         raise Refused(
             f"{path} is not the locked {file.name}: its hash is {found[:12]}..., not {str(file.hash)[7:19]}...",
-            f"remove it and fetch it again: rm {path}",
+            f"Remove it (rm {path}) and fetch it again.",
         )
 
 
@@ -163,25 +167,25 @@ def told(text: str, program: str, place: str) -> Refused:
     if cause == "room":
         return store.no_room(place)
     if cause in ("read-only", "permission"):
-        return Refused(f"{program} may not write: {_line(text, cause)}", "name another store: --store FOLDER", 1)
+        return Refused(f"{program} may not write: {_line(text, cause)}", "Use another store: --store FOLDER.", 1)
     if cause == "hash":
         what = f"what the index serves is not what was locked: {_line(text, 'hash').split('. ')[0]}"
-        return Refused(f"{what}; nothing was changed", "do not use that index; try another mirror, or lock again")
+        return Refused(f"{what}; nothing was changed", "Do not use that index. Use another mirror, or lock again.")
     if cause == "network":
         return Refused(
             f"{program} can't reach the package index: {_network_line(text)}; nothing was changed",
-            "check network and proxy, or name a mirror (UV_DEFAULT_INDEX, PIP_INDEX_URL); without network: `env pack "
-            "FOLDER` where there is one, then `env create --from FOLDER` here",
+            "Check the network and proxy, or set a mirror (UV_DEFAULT_INDEX, PIP_INDEX_URL). Without one, run `env "
+            "pack FOLDER` on a machine that has one, then `env create --from FOLDER`.",
             1,
         )
     if cause == "absent":
         return Refused(
-            f"a locked package is not to be had: {_line(text, 'no ') or said}",
-            "check the network, name an index that has it (UV_DEFAULT_INDEX, PIP_INDEX_URL), or a folder made by `env "
-            "pack FOLDER`: --from FOLDER",
+            f"a locked package is not available: {_line(text, 'no ') or said}",
+            "Check the network, set an index that has it (UV_DEFAULT_INDEX, PIP_INDEX_URL), or use a folder of `env "
+            "pack FOLDER` (--from FOLDER).",
             1,
         )
-    return Refused(f"{program} failed: {said}", "what it said is above; mend that and give the same command again", 1)
+    return Refused(f"{program} failed: {said}", "Correct what it reports above, and run the same command again.", 1)
 
 
 def _line(text: str, word: str) -> str:
@@ -267,7 +271,7 @@ def _pip(folder: str) -> list[str]:
         last = (text.strip().splitlines() or [""])[-1]
         raise Refused(
             f"{base} has neither pip nor what makes one (ensurepip): {last}",
-            "on Debian and Ubuntu: apt-get install python3-venv; or install uv and put it on PATH",
+            "Install python3-venv (Debian, Ubuntu), or install uv and put it on PATH.",
         )
     return [*interpreter.tool(os.path.join(place, "bin", "python")), "-m", "pip"]
 
