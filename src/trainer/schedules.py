@@ -94,9 +94,9 @@ def check_micro_batches(schedule: str, ranks: int, share: int, micro: int) -> No
         return
     fits = [each for each in range(1, share + 1) if share % each == 0 and allowed(schedule, ranks, share // each)]
     needs = {
-        "1f1b": f"at least {ranks}, one for each rank",
-        "dualpipev": f"at least {2 * ranks}, one for each stage",
-    }.get(schedule, f"a multiple of {max(1, found // ranks)}, the rounds that {found} make over {ranks} ranks")
+        "1f1b": f"at least {ranks} micro-batches, one for each rank",
+        "dualpipev": f"at least {2 * ranks} micro-batches, one for each stage",
+    }.get(schedule, f"a multiple of {max(1, found // ranks)} micro-batches")
     raise UserError(
         f"parallel.schedule {schedule} needs {needs}, but there are {found} ({share} samples / batch.micro {micro})",
         f"Set batch.micro to {min(fits, key=lambda each: abs(each - micro))}."

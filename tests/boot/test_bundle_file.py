@@ -48,7 +48,7 @@ def test_what_is_no_such_file(tmp_path: Path) -> None:
     place = bed.archive(tmp_path / "app.pyz", FILES)
     data = bytearray(place.read_bytes())
     data[200] ^= 1
-    for content, said in ((b"", "is no trainer.pyz"), (data[:100], "is damaged"), (data, "header of")):
+    for content, said in ((b"", "is not a trainer.pyz"), (data[:100], "is damaged"), (data, "header of")):
         (tmp_path / "x.pyz").write_bytes(content)
         with pytest.raises(BundleError, match=said):
             BundleFile(str(tmp_path / "x.pyz"))

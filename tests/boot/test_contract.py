@@ -326,7 +326,7 @@ def test_damage_is_not_taken_for_a_missing_module(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
         f"error: {built} was damaged after it was built",
-        "fix: copy it again, or build it again (python -m build)",
+        "fix: Copy or build the file again (python -m build).",
     ]
 
 

@@ -95,7 +95,7 @@ def test_overwriting_is_told(tmp_path: Path) -> None:
     status, output, errors = replaced(tmp_path, "cp", "VALUE = 15000\nPAD = 'pad15 '\n")
     assert (status, output) == (1, "")
     assert "app.pyz has changed since this process started" in errors
-    assert "(mv)" in errors
+    assert "with mv" in errors
 
 
 def test_cutting_it_off_is_told(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_there_is_no_child_where_the_build_is_gone(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     error, fix = done.stderr.splitlines()
     assert "has changed since this process started" in error
-    assert "(mv)" in fix
+    assert "with mv" in fix
 
 
 def test_a_job_started_from_a_job_may_be_of_another_build(tmp_path: Path) -> None:

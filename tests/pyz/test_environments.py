@@ -270,7 +270,7 @@ def test_packed_for_another_machine_and_python(tmp_path: Path) -> None:
     what, _ = refusal(bench.run("env", "create", "--from", str(tmp_path / "packed")))
     assert "the lock does not cover Python" in what
     what, _ = refusal(bench.run("env", "pack", str(tmp_path / "packed"), "--python", "three"))
-    assert "is no version" in what
+    assert "is not a Python version" in what
 
 
 def test_the_trials_of_the_proof(place: trials.Place, address: str) -> None:

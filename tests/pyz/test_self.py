@@ -50,7 +50,7 @@ def test_it_is_whole(pyz: Path, tmp_path: Path) -> None:
     (tmp_path / "damaged.pyz").write_bytes(data)
     assert "is damaged: " in asked(pyz, "verify", str(tmp_path / "damaged.pyz"), status=1)
     (tmp_path / "no.pyz").write_bytes(b"something else")
-    assert "is no trainer.pyz of this format" in asked(pyz, "verify", str(tmp_path / "no.pyz"), status=1)
+    assert "is not a trainer.pyz of this format" in asked(pyz, "verify", str(tmp_path / "no.pyz"), status=1)
     assert "No such file" in asked(pyz, "verify", str(tmp_path / "absent.pyz"), status=1)
 
 
@@ -101,13 +101,13 @@ def test_signed_by_one_who_may(pyz: Path, other_pyz: Path, tmp_path: Path) -> No
     signature, signers = ["--signature", f"{file}.sig"], ["--allowed-signers", str(tmp_path / "signers")]
     assert "cannot read" in asked(file, "verify", *signature, *signers, status=2)
     assert f"{file}.sig" in asked(file, "sign", "--key", str(tmp_path / "ours"))
-    assert "is there already" in asked(file, "sign", "--key", str(tmp_path / "ours"), status=1)
+    assert "already exists" in asked(file, "sign", "--key", str(tmp_path / "ours"), status=1)
     assert "signed by release@site" in asked(file, "verify", *signature, *signers)
     assert "signed by release@site" in asked(file, "verify", *signature, *signers, "--identity", "release@site")
-    assert "is no signature of" in asked(file, "verify", *signature, *signers, "--identity", "me@site", status=1)
-    assert "is no signature of" in asked(pyz, "verify", str(other_pyz), *signature, *signers, status=1)
+    assert "is not a signature of" in asked(file, "verify", *signature, *signers, "--identity", "me@site", status=1)
+    assert "is not a signature of" in asked(pyz, "verify", str(other_pyz), *signature, *signers, status=1)
     asked(file, "sign", "--force", "--key", str(tmp_path / "theirs"))
-    assert "is by nobody whom" in asked(file, "verify", *signature, *signers, status=1)
+    assert "is not by a signer in" in asked(file, "verify", *signature, *signers, status=1)
     assert "was not signed" in asked(file, "sign", "--force", "--key", str(tmp_path / "none"), status=1)
     command = ["ssh-keygen", "-Y", "sign", "-n", "git", "-f", str(tmp_path / "ours")]
     (tmp_path / "trainer.pyz.sig").write_bytes(
@@ -119,8 +119,10 @@ def test_signed_by_one_who_may(pyz: Path, other_pyz: Path, tmp_path: Path) -> No
 def test_without_ssh_keygen_one_clear_error(pyz: Path, tmp_path: Path) -> None:
     words = [sys.executable, str(pyz), "self", "sign", "--key", "k"]
     done = subprocess.run(words, capture_output=True, text=True, env={"PATH": str(tmp_path)}, check=False)
-    assert done.stderr.startswith("error: there is no ssh-keygen here\nfix: install OpenSSH's client")
-    assert "a signature is judged by those who may sign" in asked(pyz, "verify", "--signature", "x", status=2)
+    assert done.stderr.startswith("error: ssh-keygen is not installed\nfix: Install the OpenSSH client")
+    assert "verifying a signature needs the list of allowed signers" in asked(
+        pyz, "verify", "--signature", "x", status=2
+    )
 
 
 def test_what_another_build_has_otherwise(pyz: Path, other_pyz: Path, tmp_path: Path) -> None:
@@ -133,7 +135,7 @@ def test_what_another_build_has_otherwise(pyz: Path, other_pyz: Path, tmp_path: 
     assert "trainer/cli.py" in found["members"]["originals"]
     assert not found["members"]["added"] + found["members"]["removed"] + found["members"]["changed"]
     (tmp_path / "no.pyz").write_bytes(b"")
-    assert "is no trainer.pyz" in asked(pyz, "diff", str(tmp_path / "no.pyz"), status=2)
+    assert "is not a trainer.pyz" in asked(pyz, "diff", str(tmp_path / "no.pyz"), status=2)
 
 
 def test_members_and_code_that_differ_are_named(pyz: Path, tmp_path: Path) -> None:

@@ -33,4 +33,4 @@ def test_the_picture_is_whole_and_names_every_curve() -> None:
 
 def test_layouts_are_asked_for_before_they_run() -> None:
     assert not refused(CASES[0])
-    assert "no whole number" in refused(CASES[0]._replace(ranks=3, changes={"parallel.tensor": "2"}))
+    assert "is not a multiple" in refused(CASES[0]._replace(ranks=3, changes={"parallel.tensor": "2"}))

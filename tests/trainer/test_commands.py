@@ -53,7 +53,7 @@ def test_init_writes_a_run_file_of_defaults_once(here: Path, capsys: pytest.Capt
     )
     assert resolve("new.toml", [], {}, uncommented).config.optim.lr == Config().optim.lr
     assert main(["init", "new.toml"]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_check_shows_every_value_with_its_origin(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

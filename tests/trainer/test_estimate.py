@@ -176,5 +176,5 @@ def test_sizes_are_read_and_written() -> None:
     assert parse_size("1.5k", "--memory") == 1536
     assert [size(512), size(1536), size(3 * 2**40)] == ["512 B", "1.50 KiB", "3.00 TiB"]
     for wrong in ("", "GiB", "80 bananas", "-1GiB", "80xGB"):
-        with pytest.raises(UserError, match="is no size"):
+        with pytest.raises(UserError, match="is not a size"):
             parse_size(wrong, "--memory")

@@ -139,8 +139,12 @@ def test_ranks_of_one_tensor_group_are_neighbours_and_see_the_same_samples() -> 
 @pytest.mark.parametrize(
     ("changes", "what", "fix"),
     [
-        ({"parallel__strategy": "full", "parallel__shard": "5"}, "no whole number of copies", "--parallel.shard 4"),
-        ({"parallel__shard": "2"}, "strategy ddp shards no weights", "--parallel.strategy full"),
+        (
+            {"parallel__strategy": "full", "parallel__shard": "5"},
+            "8 ranks is not a multiple of parallel.shard = 5",
+            "Set parallel.shard to 4",
+        ),
+        ({"parallel__shard": "2"}, "strategy ddp shards no weights", "Set parallel.strategy to full"),
     ],
 )
 def test_what_does_not_come_out_even_is_refused(changes: dict[str, str], what: str, fix: str) -> None:

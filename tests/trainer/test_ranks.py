@@ -165,7 +165,7 @@ def test_a_rank_that_is_asked_to_stop_leaves_the_last_checkpoint_to_rank_0(tmp_p
 def test_a_batch_that_two_ranks_do_not_share_is_refused_before_any_process_starts(tmp_path: Path) -> None:
     done = trainer(*start(tmp_path, "--nproc", "2", batch__size="7"), cwd=tmp_path)
     assert done.returncode == 2
-    assert "7 samples does not divide over 2 ranks" in done.stderr
+    assert "7 samples is not a multiple of 2 data-parallel ranks" in done.stderr
     assert not (tmp_path / "run").exists()
 
 

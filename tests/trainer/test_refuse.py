@@ -45,13 +45,25 @@ def test_none_of_it_imports_torch() -> None:
 @pytest.mark.parametrize(
     ("settings", "what", "fix"),
     [
-        ({"precision.gathered": "compute"}, "gathers no weights", "--parallel.strategy full"),
-        ({"precision.compute": "fp8", "run.device": "cpu"}, "compute capability 8.9", "--precision.compute bf16"),
-        ({"parallel.compress": "bf16", "parallel.strategy": "full"}, "is of strategy ddp", "leave parallel.compress"),
-        ({"parallel.compress": "bf16", "precision.weights": "bf16"}, "bf16 weights in fp32", "--precision.weights"),
-        ({"parallel.static_graph": "true", "batch.micro": "4"}, "makes 4", "--batch.micro 16"),
-        ({"parallel.static_graph": "true", "parallel.unused": "find"}, "some do not", "one of them"),
-        ({"parallel.compress": "powersgd", "precision.compute": "fp16"}, "an overflow of fp16", "compress fp16"),
+        ({"precision.gathered": "compute"}, "gathers no weights", "Set parallel.strategy to full"),
+        ({"precision.compute": "fp8", "run.device": "cpu"}, "compute capability 8.9", "Set precision.compute to bf16"),
+        (
+            {"parallel.compress": "bf16", "parallel.strategy": "full"},
+            "is for parallel.strategy ddp",
+            "remove parallel.compress",
+        ),
+        (
+            {"parallel.compress": "bf16", "precision.weights": "bf16"},
+            "bf16 weights in fp32",
+            "precision.weights to fp32",
+        ),
+        ({"parallel.static_graph": "true", "batch.micro": "4"}, "makes 4", "Set batch.micro to 16"),
+        ({"parallel.static_graph": "true", "parallel.unused": "find"}, "contradict each other", "one of them"),
+        (
+            {"parallel.compress": "powersgd", "precision.compute": "fp16"},
+            "does not support fp16",
+            "parallel.compress to fp16",
+        ),
     ],
 )
 def test_formats_that_do_not_go_together_are_refused(settings: dict[str, str], what: str, fix: str) -> None:

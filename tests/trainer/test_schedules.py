@@ -19,31 +19,43 @@ def planned(world: int, **changes: str) -> Any:
 @pytest.mark.parametrize(
     ("changes", "what", "fix"),
     [
-        ({"parallel__pipeline": "3"}, "4 ranks are no whole number of groups of pipeline 3", "3 ranks"),
-        ({"parallel__virtual": "2"}, "schedule 1f1b gives each rank 1 stage$", "--parallel.schedule interleaved"),
+        ({"parallel__pipeline": "3"}, "4 ranks is not a multiple of pipeline 3", "3 ranks"),
+        ({"parallel__virtual": "2"}, "schedule 1f1b has 1 stage per rank", "parallel.schedule to interleaved"),
         (
             {"parallel__schedule": "zbv", "parallel__virtual": "3"},
-            "schedule zbv gives each rank 2 stages",
-            "leave parallel.virtual out",
+            "schedule zbv has 2 stages per rank",
+            "Remove parallel.virtual",
         ),
-        ({"batch__size": "4", "batch__micro": "4"}, "1 micro-batches", "--batch.micro 2"),
-        ({"batch__size": "6", "batch__micro": "2", "parallel__schedule": "dualpipev"}, "at least 4", "--batch.micro 1"),
+        ({"batch__size": "4", "batch__micro": "4"}, "but there are 1", "Set batch.micro to 2"),
+        (
+            {"batch__size": "6", "batch__micro": "2", "parallel__schedule": "dualpipev"},
+            "at least 4",
+            "Set batch.micro to 1",
+        ),
         (
             {"batch__size": "10", "batch__micro": "2", "parallel__schedule": "interleaved"},
-            "5 micro-batches .* a multiple of 2, the rounds that 5 make over 2 ranks",
-            "--batch.micro 1",
+            "a multiple of 2 micro-batches, but there are 5",
+            "Set batch.micro to 1",
         ),
-        ({"batch__size": "1"}, "1 micro-batches", "--batch.size 2 or more"),
+        ({"batch__size": "1"}, "but there are 1", "Set batch.size to 2 or more"),
         # a batch that the micro-batches do not divide
-        ({"batch__size": "8", "batch__micro": "3"}, "batch.micro 3 does not divide .* 8 samples", "--batch.micro 2"),
-        ({"model__layers": "3", "parallel__schedule": "zbv"}, "3 blocks, and the pipeline 4 stages", "pipeline 3"),
+        (
+            {"batch__size": "8", "batch__micro": "3"},
+            "batch.micro = 3 does not divide .* 8 samples",
+            "Set batch.micro to 2",
+        ),
+        (
+            {"model__layers": "3", "parallel__schedule": "zbv"},
+            "3 blocks; 4 pipeline stages need at least 4",
+            "parallel.pipeline to at most 3",
+        ),
         (
             {"parallel__schedule": "zero_bubble", "parallel__strategy": "full"},
-            "strategy full gives a block's weights up .* schedule zero_bubble parts",
-            "--parallel.strategy gradients",
+            "strategy full frees a block's weights .* schedule zero_bubble needs them",
+            "Set parallel.strategy to gradients",
         ),
-        ({"parallel__cut": "[3, 2]"}, r"parallel.cut is \[3, 2\]: not 2 numbers", r"--parallel.cut \[2, 2\]"),
-        ({"parallel__cut": "4,0"}, r"parallel.cut is \[4, 0\]", "or leave it out"),
+        ({"parallel__cut": "[3, 2]"}, r"parallel.cut = \[3, 2\] is not 2 numbers", r"Set parallel.cut to \[2, 2\]"),
+        ({"parallel__cut": "4,0"}, r"parallel.cut = \[4, 0\]", "or remove it"),
     ],
 )
 def test_what_a_schedule_cannot_do_is_refused(changes: dict[str, str], what: str, fix: str) -> None:

@@ -88,7 +88,7 @@ def test_two_ranks_train_like_one_and_one_goes_on_where_two_stopped(tmp_path: Pa
         ({"data.images": "x", "model.kind": "gpt"}, "model.kind gpt does not take data.images"),
         ({"data.text": "x", "model.kind": "vit"}, "model.kind vit takes images"),
         ({"data.images": "x", "model.kind": "resnet", "data.mean": "0.1,0.2"}, "data.mean has 2"),
-        ({"data.images": "x", "model.kind": "vit", "model.patch": "5"}, "model.patch 5"),
+        ({"data.images": "x", "model.kind": "vit", "model.patch": "5"}, "model.patch = 5"),
         (
             {"data.images": "x", "model.kind": "resnet", "precision.weights": "bf16", "precision.compute": "bf16"},
             "precision.weights bf16",

@@ -142,7 +142,7 @@ class Findings:
 
                 found.append(f"parameters           {count_parameters(self.config.model, 0):,}")
             need = {"gpt": "--model.vocabulary N", "vit": "--model.classes N"}.get(self.config.model.kind, "--measure")
-            found.append(f"memory, traffic      told with {need}")
+            found.append(f"memory, traffic      unknown; add {need}")
         if self.measured is not None:
             found.append(f"measured             {report.size(self.measured['total'])} at the peak of a rank")
             found += [

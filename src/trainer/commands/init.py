@@ -46,7 +46,7 @@ def template() -> str:
             lines += ["", f"[{section}]", *(f"# {line}" for line in purpose[:1])]
             section_before = section
         note = declared.help
-        if declared.choices:
+        if not all(choice in note for choice in declared.choices):
             note += f" ({', '.join(declared.choices)})"
         if (section, key) == ("data", "text"):
             lines.append(f'text = ["python:stdlib"]  # {note}')

@@ -56,8 +56,8 @@ def _pipeline(job: Job) -> Iterator[str]:
     ranks = job.layout.pipeline
     of_all, of_ideal = bubble.idle_share(job.schedule, ranks, job.forwards, job.virtual)
     yield (
-        f"pipeline             {job.schedule}, {job.forwards} micro-batches: idle {of_all:.1%} of all time, "
-        f"{of_ideal:.1%} of the time without"
+        f"pipeline             {job.schedule}, {job.forwards} micro-batches: {of_all:.1%} idle "
+        f"(bubble/compute {of_ideal:.1%})"
     )
     counts = [bubble.in_flight(job.schedule, ranks, stage, job.forwards, job.virtual) for stage in range(ranks)]
     shown = " ".join(map(str, counts[:16])) + (" ..." if ranks > 16 else "")
@@ -68,7 +68,7 @@ def table(found: list[Suggestion], world: int, room: int, most: int = 10) -> Ite
     """Suggested layouts."""
     yield f"layouts of {world} ranks with {size(room)} each, the one that sends least first:"
     if not found:
-        yield "  none fits: smaller batch.micro, more ranks, or larger devices"
+        yield "  none fits: use a smaller batch.micro, more ranks or larger devices"
     for each in found[:most]:
         again = ", forward twice" if each.again else ""
         shape = " x ".join(f"{name} {count}" for name, count in each.layout.shape().items() if count > 1) or "one rank"

@@ -57,7 +57,7 @@ running.run(["sh", "-c", "echo $$ > number.new; mv number.new number; exec sleep
         ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM", "not what was locked"),
         ("error: failed to open: Permission denied (os error 13)", "may not write"),
         ("error: failed: Read-only file system (os error 30)", "may not write"),
-        ("ERROR: No matching distribution found for uv==1", "not to be had"),
+        ("ERROR: No matching distribution found for uv==1", "not available"),
         ("boom\nerror: something else", "uv failed: error: something else"),
         ("", "uv failed: it said nothing"),
     ],

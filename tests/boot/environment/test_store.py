@@ -160,7 +160,7 @@ def test_whose_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_place_that_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(Refused, match="can't be written"):
+    with pytest.raises(Refused, match="cannot be written"):
         Store(str(tmp_path / "file")).make()
 
 

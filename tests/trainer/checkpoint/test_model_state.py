@@ -120,7 +120,7 @@ def test_a_users_own_submodule_called_module_keeps_its_name() -> None:
     ("other", "what"),
     [
         (lambda: model(2, layers=3), r"has no blocks\.2\.weight"),
-        (lambda: model(2, layers=1), r"has blocks\.1\.weight, which this model has not"),
+        (lambda: model(2, layers=1), r"has blocks\.1\.weight, which this model does not have"),
         (lambda: model(2, width=6), "turned has shape 3x8, this model's 3x6"),
         (lambda: model(2).double(), r"turned is torch\.float32, this model's torch\.float64"),
         (lambda: nn.Linear(3, 3), "has no weight"),
@@ -159,7 +159,7 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
         pytest.raises(UserError, match=f"cannot save a checkpoint in {folder}: No space left on device") as raised,
     ):
         save_model(folder, model(1, width=256))
-    assert "free space" in raised.value.fix
+    assert "Free space" in raised.value.fix
 
 
 def test_the_digest_tells_names_types_shapes_and_signs_apart() -> None:

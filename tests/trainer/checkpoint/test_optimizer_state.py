@@ -159,5 +159,5 @@ def test_another_optimizers_state_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_parameter_outside_the_model_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"shape \(2, 3\) that is not the model's"):
+    with pytest.raises(UserError, match=r"shape \(2, 3\) that is not a parameter of the model"):
         save_optimizer(tmp_path, network(1), [SGD([nn.Parameter(torch.zeros(2, 3))])])

@@ -147,7 +147,7 @@ def test_a_full_disk_is_told_and_older_checkpoints_stay(tmp_path: Path) -> None:
             (temporary / "model.pt").write_bytes(content(2, 100_000))
         store.abort(temporary)
         assert "--run.folder" in raised.value.fix
-        assert "free space" in raised.value.fix
+        assert "Free space" in raised.value.fix
         assert store.newest() == (good, [])
         assert hidden(store.folder) == []
 

@@ -76,9 +76,9 @@ def _started_in(folder: Path) -> list[int]:
     ("words", "told"),
     [
         (["steps"], "no such benchmark: steps"),
-        (["startup", "--nproc", "3"], "--nproc 3: the measured batch of 8 has no equal shares"),
+        (["startup", "--nproc", "3"], "--nproc 3: the measured batch of 8 samples cannot be split evenly"),
         (["startup", "--rounds", "0"], "--rounds must be at least 1, not 0"),
-        (["startup", "--json", "/no/such/folder/x.json"], "--json: /no/such/folder/x.json can't be written"),
+        (["startup", "--json", "/no/such/folder/x.json"], "--json: /no/such/folder/x.json cannot be written"),
         (["startup", "--optim.lr", "1"], "bench takes no settings (--optim.lr)"),
         (["startup", "--round", "1"], "unknown flag --round"),
     ],

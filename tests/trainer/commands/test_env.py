@@ -59,7 +59,7 @@ def test_differences_are_printed_with_their_command(
         (["chek"], "no such command"),
         (["check", "more"], "too many arguments"),
         (["check", "--repair"], "unknown flag --repair"),
-        (["use"], "needs to know which"),
+        (["use"], "needs the name of an environment"),
         (["prune", "--keep", "0"], "no lock inside"),
     ],
 )

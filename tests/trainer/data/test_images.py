@@ -142,8 +142,8 @@ def test_what_cannot_be_images_is_named(tmp_path: Path, arrays: Path) -> None:
         (config(tmp_path / "nameless.npz"), "images is not"),
         (config(tmp_path / "broken.npz"), "cannot read"),
         (config(arrays, mean=[0.1, 0.2]), "data.mean has 2 numbers"),
-        (config(arrays, deviation=[0.0]), "data.deviation has a 0"),
-        (large, "6 x 6 with 3 channels, and the model is for 32 x 32"),
+        (config(arrays, deviation=[0.0]), "data.deviation contains 0"),
+        (large, "6 x 6 with 3 channels, but the model expects 32 x 32"),
     ]
     for made, told in cases:
         with pytest.raises(UserError, match=told) as caught:
@@ -156,7 +156,7 @@ def test_what_cannot_be_images_is_named(tmp_path: Path, arrays: Path) -> None:
 def test_without_pillow_a_folder_is_refused_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders(tmp_path / "train", "cat")
     monkeypatch.setattr("trainer.data.images.find_spec", lambda name: None)
-    with pytest.raises(UserError, match="no Pillow") as caught:
+    with pytest.raises(UserError, match="need Pillow") as caught:
         find_images(config(tmp_path / "train").data)
     assert "images" in caught.value.fix
 

@@ -147,7 +147,7 @@ def test_a_vocabulary_too_small_is_refused(tmp_path: Path) -> None:
     config.model.vocabulary = 60000
     with pytest.raises(UserError, match="holds token id 69999") as error:
         open_data(config, tmp_path / "run")
-    assert error.value.status == 2 and "model.vocabulary = 70000" in error.value.fix
+    assert error.value.status == 2 and "Set model.vocabulary to 70000" in error.value.fix
     config.model.vocabulary = 70000
     assert open_data(config, tmp_path / "run").vocabulary == 70000
 

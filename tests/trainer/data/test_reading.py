@@ -65,11 +65,11 @@ def test_what_is_no_utf8_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said", "fix"),
     [
-        ('{"text": "a"', "line 3: not a line of JSON", "correct or remove"),
+        ('{"text": "a"', "line 3: not a line of JSON", "Correct or remove"),
         ('["a"]', "line 3: holds a list, not an object", '{"text"'),
         ('{"txt": "a", "n": 1}', r"line 3: no field 'text' \(fields: 'txt', 'n'\)", "data.field"),
         ('{"text": 5}', "holds a number, not text", "data.field"),
-        ('{"text": [1, 2]}', "holds a list, not text", 'data.tokenizer = "ids"'),
+        ('{"text": [1, 2]}', "holds a list, not text", 'data.tokenizer to "ids"'),
         ('{"text": null}', "holds null, not text", "data.field"),
     ],
 )
@@ -84,7 +84,7 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, said: str, fix: str) -> 
 @pytest.mark.parametrize("value", ["-1", "1.5", "true", '"7"', "4294967296"])
 def test_what_is_no_id_is_named(tmp_path: Path, value: str) -> None:
     (tmp_path / "d.jsonl").write_text(f'{{"ids": [3, {value}]}}\n')
-    with pytest.raises(UserError, match=r"line 1: .* is no token id"):
+    with pytest.raises(UserError, match=r"line 1: .* is not a token id"):
         list(read_jsonl([str(tmp_path / "d.jsonl")], "ids", ids=True, decode=False))
 
 

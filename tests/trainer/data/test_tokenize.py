@@ -72,7 +72,7 @@ def test_a_bad_tokenizer_is_named(tmp_path: Path) -> None:
         open_tokenizer(str(tmp_path / "none.json"))
     assert missing.value.status == 2
     (tmp_path / "bad.json").write_text("{}")
-    with pytest.raises(UserError, match=r"bad\.json.*is no tokenizer") as bad:
+    with pytest.raises(UserError, match=r"bad\.json.*is not a tokenizer") as bad:
         open_tokenizer(str(tmp_path / "bad.json"))
     assert bad.value.status == 2
 

@@ -106,8 +106,8 @@ def test_the_fingerprint_follows_name_options_and_size() -> None:
     [
         (f"{HERE}:Noisy", {"itmes": 3}, r"calling it with itmes raised TypeError: .*itmes"),
         (f"{HERE}:ready", {"items": 3}, "neither a class nor a function"),
-        (f"{HERE}:Endless", {}, "no map-style dataset: Endless"),
-        (f"{HERE}:random", {}, "no map-style dataset: module"),
+        (f"{HERE}:Endless", {}, "not a map-style dataset: Endless"),
+        (f"{HERE}:random", {}, "not a map-style dataset: module"),
         (f"{HERE}:make", {"items": 0}, "is empty"),
         (f"{HERE}:Nosy", {}, "has no 'Nosy'"),
     ],

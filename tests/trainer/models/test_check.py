@@ -13,9 +13,9 @@ from trainer.schema import Model
 @pytest.mark.parametrize(
     ("model", "names"),
     [
-        (Model(width=100, heads=3), ["model.width 100", "model.heads 3"]),
+        (Model(width=100, heads=3), ["model.width = 100", "model.heads = 3"]),
         (Model(width=12, heads=4), ["3 wide"]),
-        (Model(width=64, heads=4, kv_heads=3), ["model.heads 4", "model.kv_heads 3"]),
+        (Model(width=64, heads=4, kv_heads=3), ["model.heads = 4", "model.kv_heads = 3"]),
         (Model(vocabulary=60000), ["69999", "60000"]),
         (Model(bigram=1), ["model.bigram is 1"]),
         (Model(dropout=1.0), ["model.dropout"]),

@@ -76,12 +76,12 @@ def test_rotations_tell_rows_from_columns() -> None:
 @pytest.mark.parametrize(
     ("model", "named"),
     [
-        (Model(kind="vit", image=30, patch=4), "model.image 30"),
+        (Model(kind="vit", image=30, patch=4), "model.image = 30"),
         (Model(kind="vit", width=24, heads=4), "6 wide"),
-        (Model(kind="vit", width=30, heads=4), "model.width 30"),
+        (Model(kind="vit", width=30, heads=4), "model.width = 30"),
         (Model(kind="resnet", stages=[]), "model.stages"),
         (Model(kind="resnet", stages=[1, 0]), "model.stages"),
-        (Model(kind="resnet", image=4, stages=[1, 1, 1, 1]), "model.image 4"),
+        (Model(kind="resnet", image=4, stages=[1, 1, 1, 1]), "model.image = 4"),
         (Model(kind="resnet", classes=3), "5 classes"),
     ],
 )

@@ -132,7 +132,7 @@ def test_one_tensor_at_a_time_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> N
 def test_builders_that_cannot_be_recorded_are_told_apart(build: Callable[[], nn.Module], why: str) -> None:
     with pytest.raises(UserError, match=why) as found:
         record_or_refuse(build)
-    assert "--memory.meta off" in found.value.fix
+    assert "Set memory.meta to off" in found.value.fix
 
 
 def _own_generator() -> nn.Module:

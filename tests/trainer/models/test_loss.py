@@ -180,7 +180,7 @@ def test_what_own_functions_return_is_checked(own: str) -> None:
         build_model(Model(build=f"{own}:bad_build"), vocabulary=0)
     with pytest.raises(UserError, match="unexpected keyword argument 'depth'"):
         build_model(Model(build=f"{own}:build", options={"depth": 2}), vocabulary=0)
-    with pytest.raises(UserError, match="no function"):
+    with pytest.raises(UserError, match="not a function"):
         build_model(Model(build=f"{own}:number"), vocabulary=0)
     settings = Model(build=f"{own}:build", loss=f"{own}:bad_loss")
     module = build_model(settings, vocabulary=0)

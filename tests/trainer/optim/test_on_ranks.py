@@ -121,6 +121,6 @@ def test_each_rank_keeps_the_state_of_some_weights() -> None:
 
 def test_an_optimizer_of_ones_own_is_not_spread() -> None:
     settings = [("optim.build", "own.py:build"), ("parallel.strategy", "optimizer"), ("data.text", '["python:stdlib"]')]
-    with pytest.raises(UserError, match=r"optim\.build is own\.py:build, and strategy optimizer") as found:
+    with pytest.raises(UserError, match=r"but optim\.build is own\.py:build") as found:
         refuse_early(resolve("here", settings, {}, "").config, 2)
-    assert "--parallel.strategy gradients" in found.value.fix
+    assert "Set parallel.strategy to gradients" in found.value.fix

@@ -247,7 +247,7 @@ def test_own_optimizers(tmp_path: Path) -> None:
     assert [o.param_groups[0]["lr"] for o in two.optimizers] == [0.5, 1.0]
     with pytest.raises(UserError, match="raised AttributeError"):
         build_optimizer(nn.ReLU(), Optim(build=f"{path}:two"), CPU)
-    with pytest.raises(UserError, match="no function"):
+    with pytest.raises(UserError, match="not a function"):
         build_optimizer(model, Optim(build=f"{path}:number"), CPU)
     with pytest.raises(UserError, match="returned str, not a torch optimizer"):
         build_optimizer(model, Optim(build=f"{path}:none"), CPU)

@@ -107,9 +107,9 @@ def test_the_schema_names_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("optim", "fix"),
     [
-        (Optim(name="schedule_free"), "--optim.schedule constant"),
-        (Optim(name="schedule_free", schedule="constant", average="ema"), "--optim.average none"),
-        (Optim(name="schedule_free", schedule="constant", betas=[0.0, 0.9]), "--optim.betas"),
+        (Optim(name="schedule_free"), "Set optim.schedule to constant"),
+        (Optim(name="schedule_free", schedule="constant", average="ema"), "Set optim.average to none"),
+        (Optim(name="schedule_free", schedule="constant", betas=[0.0, 0.9]), "Set optim.betas"),
         (Optim(average="ema", ema_decay=1.0), "less than 1"),
     ],
 )
@@ -121,6 +121,6 @@ def test_averages_that_make_no_sense_are_refused(optim: Optim, fix: str) -> None
 
 def test_an_average_needs_digits() -> None:
     check_combination(Optim(average="ema"), "ddp", "fp32")
-    with pytest.raises(UserError, match="no digits") as caught:
+    with pytest.raises(UserError, match="too few digits") as caught:
         check_combination(Optim(average="ema"), "ddp", "bf16")
-    assert "--precision.weights fp32" in caught.value.fix
+    assert "Set precision.weights to fp32" in caught.value.fix

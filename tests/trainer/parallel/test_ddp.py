@@ -65,7 +65,7 @@ def test_an_unused_parameter_is_an_error_that_names_it() -> None:
     what, fix = found[0]
     assert "sometimes.weight, sometimes.bias" in what
     assert "always" not in what
-    assert "--parallel.unused find" in fix
+    assert "parallel.unused to find" in fix
 
 
 def never(rank: int, count: int) -> Any:

@@ -227,8 +227,8 @@ def told(rank: int, count: int, loss: Any) -> str:
 
 def test_a_loss_that_no_pipeline_can_serve_is_told_so() -> None:
     assert "calls the model more than once" in on_ranks(2, told, _twice_without_labels)[1]
-    assert "is in another stage of the pipeline" in on_ranks(2, told, reaches_inside)[0]
-    assert "has not called the model" in on_ranks(2, told, never)[0]
+    assert "belongs to another stage" in on_ranks(2, told, reaches_inside)[0]
+    assert "did not call the model" in on_ranks(2, told, never)[0]
 
 
 def _twice_without_labels(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
@@ -245,7 +245,7 @@ def plain_list(rank: int, count: int) -> str:
 
 def test_a_model_that_says_nothing_is_asked_to() -> None:
     for said in on_ranks(2, plain_list):
-        assert "a pipeline cannot cut ToyModel" in said and "stages()" in said
+        assert "a pipeline cannot split ToyModel" in said and "stages()" in said
 
 
 def overflow(rank: int, count: int, schedule: str) -> Any:

@@ -79,7 +79,7 @@ def test_costs_are_times_and_leave_the_model_as_it_was() -> None:
 
 def test_what_a_pipeline_cannot_cut_is_refused() -> None:
     batch, _ = toy.batches(toy.sequences(4, 6, 23), None, 4)[0]
-    with pytest.raises(UserError, match="nobody has said what comes before its blocks"):
+    with pytest.raises(UserError, match="what comes before and after its blocks is not given"):
         measured_costs(toy.ToyModel(layers=2), toy.token_loss, batch, CPU, NOTHING)
 
 

@@ -160,8 +160,8 @@ def refused(model: nn.Module, plan: dict[str, str]) -> str:
 @pytest.mark.parametrize(
     ("make", "plan", "what"),
     [
-        (Own, {"blocks.*.up": "columns"}, "cuts 'blocks.*.up' as \"columns\""),
-        (Own, {"block.*.up": "column"}, "no module has such a name"),
+        (Own, {"blocks.*.up": "columns"}, "shards 'blocks.*.up' as \"columns\""),
+        (Own, {"block.*.up": "column"}, "no module has that name"),
         (Own, {"blocks.*": "column"}, "blocks.0 is a OwnBlock"),
         (Own, {"tokens": "row"}, "tokens is a Embedding"),
         (lambda: nn.Sequential(nn.Linear(8, 6)), {"0": "column"}, "out_features of 0 is 6"),
@@ -189,7 +189,7 @@ def ragged(rank: int, count: int) -> str:
 
 
 def test_tokens_that_do_not_come_out_even_are_refused() -> None:
-    assert on_ranks(2, ragged) == ["7 tokens do not divide over 2 tensor ranks"] * 2
+    assert on_ranks(2, ragged) == ["7 tokens is not a multiple of parallel.tensor = 2"] * 2
 
 
 def test_the_rich_model_is_rich() -> None:
