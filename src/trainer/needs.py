@@ -1,10 +1,12 @@
 """What a command needs of the environment, asked before anything of it is imported."""
 
+import os
 import sys
 from importlib.util import find_spec
 
 from trainer import startup
 from trainer.errors import UserError
+from trainer.processor import prepare_torch
 
 
 def need(*packages: str) -> None:
@@ -26,3 +28,5 @@ def need(*packages: str) -> None:
                 else "Use the interpreter of the locked environment: run `uv sync`, then `.venv/bin/python ...`.",
                 3,
             )
+    if "torch" in packages and "torch" not in sys.modules:
+        prepare_torch(os.environ)

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
 from trainer.checkpoint import state as saved
@@ -69,6 +70,7 @@ class Checkpoints:
             "state": state.to_dict(),
             **policy.state(),
             **self.measured,
+            "threads": torch.get_num_threads(),
             "fingerprint": self.fingerprint,
             "world_size": self.world.world_size,
             "config": to_toml(Resolved(self.config, {}), comments=False),
@@ -96,6 +98,13 @@ class Checkpoints:
             print(f"resumed from {path} at step {state.step}", file=sys.stderr)
             if changed:
                 print("with changed settings: " + "; ".join(changed), file=sys.stderr)
+            before, now = meta.get("threads"), torch.get_num_threads()
+            if before not in (None, now):
+                print(
+                    f"saved with {before} threads per rank, resumed with {now}: the last bits of sums may differ; "
+                    f"set run.threads to {before} to repeat them",
+                    file=sys.stderr,
+                )
             if not alike:
                 print(
                     f"saved by {meta['world_size']} ranks, resumed by {self.world.world_size}, in another layout: "

@@ -1,6 +1,8 @@
 """`auto` in [precision]: what the processor has decides, and `check` tells what training uses."""
 
 import platform
+import subprocess
+import sys
 from pathlib import Path
 from unittest import mock
 
@@ -8,7 +10,7 @@ import pytest
 import torch
 
 from tests.beds.ranks import on_ranks
-from tests.beds.runs import train_here
+from tests.beds.runs import environ, losses, train_here, warm_trainer
 from tools import prove_numbers
 from trainer import formats, processor, session
 from trainer.cli import main
@@ -118,3 +120,52 @@ def test_every_start_chooses_alike(tmp_path: Path) -> None:
     assert len(found) == 3
     assert len(set(found)) == 1
     assert found[0][0].startswith("precision.compute ")
+
+
+WITHOUT_PROC = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.unshare(0x20000): sys.exit(77)
+if libc.mount(b"none", b"/", None, 0x44000, None) or libc.mount(b"none", b"/proc", b"tmpfs", 0, None):
+    sys.exit(77)
+assert not os.path.exists("/proc/cpuinfo")
+os.execv(sys.executable, [sys.executable, "-m", "trainer", *sys.argv[1:]])
+"""
+
+
+def test_one_rank_gives_the_same_losses_without_proc(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text(prove_numbers.RUN_FILE)
+    (tmp_path / "text.txt").write_text("the same text in every run\n" * 300)
+    words = ["train", "run.toml", "--log.progress", "none", "--run.folder"]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_PROC, *words, "without"],
+        cwd=tmp_path, env=environ(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode == 77:
+        pytest.skip("this user may not mount over /proc")
+    assert done.returncode == 0, done.stderr
+    assert warm_trainer(*words, "with", cwd=tmp_path).returncode == 0
+    assert losses(tmp_path / "without") == losses(tmp_path / "with")
+
+
+def test_torch_is_told_its_vector_instructions_only_where_proc_is_missing(tmp_path: Path) -> None:
+    found: dict[str, str] = {}
+    processor.prepare_torch(found)
+    assert found == {}
+    processor.prepare_torch(found, str(tmp_path / "cpuinfo"))
+    assert found.get("ATEN_CPU_CAPABILITY", "default").upper() == torch.backends.cpu.get_cpu_capability()
+    given = {"ATEN_CPU_CAPABILITY": "default"}
+    processor.prepare_torch(given, str(tmp_path / "cpuinfo"))
+    assert given == {"ATEN_CPU_CAPABILITY": "default"}
+
+
+def test_a_run_resumed_with_another_number_of_threads_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train_here(tmp_path, run__steps="1", run__threads="1") == 0
+    assert train_here(tmp_path, run__steps="2", run__threads="1") == 0
+    assert "threads" not in capsys.readouterr().err
+    assert train_here(tmp_path, run__steps="3", run__threads="2") == 0
+    said = capsys.readouterr().err
+    assert "saved with 1 threads per rank, resumed with 2: the last bits of sums may differ" in said
+    torch.set_num_threads(1)

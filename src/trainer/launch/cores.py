@@ -5,6 +5,9 @@ from pathlib import Path
 
 from trainer.arguments import whole
 
+# in a container, the group of this process is the one at the top
+_WITHOUT_PROC = "1:cpu:/\n0::/\n"
+
 
 def usable_cores(root: Path = Path("/")) -> int:
     """Cores of the affinity mask, fewer when the control group's quota is smaller; at least 1.
@@ -29,7 +32,7 @@ def ranks_here(text: str) -> int:
 def _quota(root: Path) -> float:
     """Smallest limit in cores on the way from this process's control group to the top; 0 when there is none."""
     limits: list[float] = []
-    for line in _read(root / "proc/self/cgroup").splitlines():
+    for line in (_read(root / "proc/self/cgroup") or _WITHOUT_PROC).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
             continue

@@ -20,6 +20,14 @@ def lay_out(root: Path, files: dict[str, str]) -> Path:
     [
         ({}, 64),
         ({"proc/self/cgroup": "0::/\n"}, 64),
+        ({"sys/fs/cgroup/cpu.max": "400000 100000\n"}, 4),  # no /proc
+        (
+            {
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "300000\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+            },
+            3,
+        ),
         ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "400000 100000\n"}, 4),
         ({"proc/self/cgroup": "0::/job/step\n", "sys/fs/cgroup/job/step/cpu.max": "max 100000\n"}, 64),
         (
