@@ -135,18 +135,21 @@ def _check_stages(config: Config) -> None:
 
 class BatchPlan:
     """`size`: samples per update over all ranks; `micro`: samples per forward on one rank; `accumulation`: forwards per
-    update; `data_ranks`: ranks that see different samples."""
+    update; `data_ranks`: ranks that see different samples; `norm_group`: samples over which batch norms take their
+    statistics, 0 where the model has none, or may be yet to be built."""
 
-    def __init__(self, size: int, micro: int, accumulation: int, data_ranks: int) -> None:
+    def __init__(self, size: int, micro: int, accumulation: int, data_ranks: int, norm_group: int = 0) -> None:
         self.size = size
         self.micro = micro
         self.accumulation = accumulation
         self.data_ranks = data_ranks
+        self.norm_group = norm_group
 
 
-def plan_batch(config: Config, data_ranks: int) -> BatchPlan:
+def plan_batch(config: Config, data_ranks: int, norms: bool | None = None) -> BatchPlan:
     """Accumulation follows from the global batch. Refused where the ranks do not divide it: a rank with fewer samples
-    than the others waits for them at every update."""
+    than the others waits for them at every update. `norms`: whether the model has batch norms; None: as far as the
+    settings tell."""
     size = global_batch(config)
     if size % data_ranks:
         lower = size // data_ranks * data_ranks
@@ -160,7 +163,12 @@ def plan_batch(config: Config, data_ranks: int) -> BatchPlan:
             2,
         )
     share = size // data_ranks
-    micro = min(config.batch.micro or _usual_micro(config, share), share)
+    if norms is None:
+        norms = config.model.kind == "resnet" and not config.model.build
+    if norms and not config.batch.micro:
+        micro = _micro_of_norms(config, size, data_ranks)
+    else:
+        micro = min(config.batch.micro or _usual_micro(config, share), share)
     if share % micro:
         divisors = [m for m in range(1, share + 1) if share % m == 0]
         near = min(divisors, key=lambda m: abs(m - micro))
@@ -173,7 +181,32 @@ def plan_batch(config: Config, data_ranks: int) -> BatchPlan:
         from trainer.schedules import check_micro_batches
 
         check_micro_batches(config.parallel.schedule, config.parallel.pipeline, share, micro)
-    return BatchPlan(size, micro, share // micro, data_ranks)
+    group = micro * (data_ranks if config.parallel.sync_batch_norm else 1)
+    return BatchPlan(size, micro, share // micro, data_ranks, group if norms else 0)
+
+
+def usual_norm_group(size: int) -> int:
+    """Samples over which batch norms take their statistics where `batch.micro` is 0: a quarter of an update of `size`
+    samples, at least 4 where there are as many, and a divisor of it. It does not depend on the layout."""
+    most = max(4, size // 4)
+    return max(group for group in range(1, min(most, size) + 1) if size % group == 0)
+
+
+def _micro_of_norms(config: Config, size: int, data_ranks: int) -> int:
+    """Samples of a forward on one rank that give batch norms their usual group; refused where they cannot."""
+    share, group = size // data_ranks, usual_norm_group(size)
+    together = data_ranks if config.parallel.sync_batch_norm else 1
+    if group % together == 0 and share % (group // together) == 0:
+        return group // together
+    fix = f"Set batch.micro to {share}, which takes them over {share * together} samples."
+    if together == 1 and group % data_ranks == 0:
+        fix = f"Set parallel.sync_batch_norm to true, which keeps them, or batch.micro to {share}, for {share} samples."
+    raise UserError(
+        f"batch norms take their statistics over {group} samples by default, whatever the layout, and each of "
+        f"{data_ranks} ranks has {share} samples of an update",
+        fix,
+        2,
+    )
 
 
 def _usual_micro(config: Config, share: int) -> int:

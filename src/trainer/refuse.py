@@ -3,7 +3,7 @@
 from trainer import startup
 from trainer.config import require_data
 from trainer.errors import UserError
-from trainer.mesh import BatchPlan, plan_batch, plan_layout
+from trainer.mesh import BatchPlan, Layout, plan_batch, plan_layout
 from trainer.models.check import check_model
 from trainer.optim import check_combination, check_optim
 from trainer.refuse_formats import check_formats, check_sending
@@ -14,6 +14,14 @@ from trainer.schema import Config
 def refuse_early(config: Config, world_size: int) -> BatchPlan:
     """The batch arithmetic of a run that may be started on `world_size` ranks; UserError (status 2) for one that may
     not."""
+    layout = refuse_settings(config, world_size)
+    plan = plan_batch(config, layout.data_ranks)
+    check_sending(config, plan)
+    return plan
+
+
+def refuse_settings(config: Config, world_size: int) -> Layout:
+    """The layout of such a run, whatever its batch; UserError (status 2) for settings that allow none."""
     require_data(config)
     check_layers(config.start.layers)
     if not config.model.build:
@@ -24,9 +32,7 @@ def refuse_early(config: Config, world_size: int) -> BatchPlan:
     check_formats(config)
     layout = plan_layout(config, world_size)
     check_memory(config, layout)
-    plan = plan_batch(config, layout.data_ranks)
-    check_sending(config, plan)
-    return plan
+    return layout
 
 
 def check_images(config: Config) -> None:

@@ -149,7 +149,7 @@ class Batch(Section):
     micro: int = setting(
         0,
         "samples per forward on one rank (micro-batch); 0: all samples of the rank at once; in a pipeline, 4 forwards "
-        "per rank",
+        "per rank; with batch norms, a quarter of `size` in every layout",
         minimum=0,
     )
     last: str = setting(

@@ -26,12 +26,13 @@ from trainer.launch.cores import usable_cores
 from trainer.launch.detect import World
 from trainer.launch.stop import StopRequest
 from trainer.loop import Loop, Reporters, State
-from trainer.mesh import BatchPlan, Layout, plan_layout, total_updates
+from trainer.mesh import BatchPlan, Layout, plan_batch, plan_layout, total_updates
 from trainer.models import build_model, choose_loss, scored
 from trainer.moving import moved
 from trainer.optim import Optimizers, build_optimizer
 from trainer.parallel import Parallelized, parallelize
 from trainer.precision import Policy, make_policy
+from trainer.refuse_formats import check_sending
 from trainer.resume import Checkpoints
 from trainer.schema import Config, Parallel
 from trainer.step import Step
@@ -123,6 +124,19 @@ def start_model(
     return model, recording
 
 
+def plan_for(config: Config, model: nn.Module, plan: BatchPlan) -> BatchPlan:
+    """Return `plan`, or for a model of the user's own that has batch norms the one that gives them their usual groups.
+
+    Raises UserError (status 2) where the layout cannot."""
+    from trainer.parallel.batch_norm import batch_norms
+
+    if plan.norm_group or not config.model.build or not batch_norms(model):
+        return plan
+    found = plan_batch(config, plan.data_ranks, norms=True)
+    check_sending(config, found)
+    return found
+
+
 class Training:
     """An assembled run: its loop, what it reports to, and how it ends."""
 
@@ -181,6 +195,13 @@ def assemble(
     layout = plan_layout(config, world.world_size)
     model, recording = start_model(config, data.vocabulary, policy, device, layout)
     parameters = _count(model)  # still whole
+    planned, plan = plan, plan_for(config, model, plan)
+    if world.rank == 0 and plan.micro != planned.micro:
+        print(
+            f"batch norms: statistics over {plan.norm_group} samples in every layout, so {plan.accumulation} forwards "
+            f"of {plan.micro} samples to a rank and update (batch.micro sets it)",
+            file=sys.stderr,
+        )
     if found and recording is None:
         saved.load_model(found, model, training=True)
     loss = choose_loss(config.model, model)

@@ -68,3 +68,26 @@ def test_suggestions_need_a_model_of_known_size(tmp_path: Path, capsys: pytest.C
     assert "of known size" in capsys.readouterr().err
     assert main(["check", "--memory", "many"]) == 2
     assert "is not a size" in capsys.readouterr().err
+
+
+def test_ranks_that_do_not_go_with_the_batch_are_told_and_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--world", "64"]) == 2
+    told = capsys.readouterr()
+    assert "# not possible         as set: 32 samples over 64 ranks; these figures are for batch.size = 64" in told.out
+    assert "# memory per rank " in told.out
+    assert "error: " in told.err
+    assert "batch.size" in told.err
+    assert "64" in told.err
+    assert main(["check", "--world", "3", "--batch.micro", "4", "--json"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    assert found["batch"]["size"] == 36
+    assert found["problem"]["fix"]
+
+
+def test_memory_needs_a_unit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--memory", "8"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "error: --memory: '8' has no unit",
+        "fix: Write --memory 8GiB if you mean GiB.",
+    ]
+    assert main(["check", "--memory", "8192MiB"]) == 0

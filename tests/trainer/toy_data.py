@@ -80,3 +80,18 @@ class Ramp(Dataset[Sample]):
     def __getitem__(self, index: int) -> Sample:
         ids = torch.arange(index, index + 6) % 16
         return {"tokens": ids[:-1], "labels": ids[1:]}
+
+
+class Pictures(Dataset[Sample]):
+    """Eighteen images of 4 x 4 with 2 channels in three classes, in the format `dtype`."""
+
+    def __init__(self, dtype: str = "float32") -> None:
+        generator = torch.Generator().manual_seed(3)
+        self.inputs = (torch.randn(18, 2, 4, 4, generator=generator) * 2 + 1).to(getattr(torch, dtype))
+        self.labels = torch.randint(3, (18,), generator=generator)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> Sample:
+        return {"inputs": self.inputs[index], "labels": self.labels[index]}

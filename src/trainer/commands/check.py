@@ -1,15 +1,17 @@
 """`trainer check`: what a run file means and what it will need, without training and without torch."""
 
+import copy
 import sys
 
 from trainer import doubts
 from trainer.arguments import Arguments, split, whole
 from trainer.commands.train import resolve_run
 from trainer.config import Resolved, global_batch, to_toml
+from trainer.errors import UserError
 from trainer.formats import choose_attention, choose_compute
 from trainer.launch.cores import usable_cores
-from trainer.mesh import BatchPlan, Layout, plan_layout
-from trainer.refuse import refuse_early
+from trainer.mesh import BatchPlan, Layout, plan_layout, usual_norm_group
+from trainer.refuse import refuse_early, refuse_settings
 from trainer.schema import Config
 
 TYPE_CHECKING = False
@@ -45,7 +47,7 @@ def run(arguments: list[str]) -> int:
     world = whole(given.flags, "world", 1, 1)
     resolved = resolve_run(given.places, given.settings)
     config = resolved.config
-    plan = refuse_early(config, world)
+    plan, problem = _plan(config, world)
     for doubt in doubts.of_settings(config, usable_cores()):
         print(f"warning: {doubt}", file=sys.stderr)
     if config.data.images:
@@ -57,16 +59,42 @@ def run(arguments: list[str]) -> int:
 
         resolve_files(config.data)
     found = Findings(config, plan, plan_layout(config, world), given)
+    found.problem = problem
     if "json" in given.flags:
         import json
 
         print(json.dumps(found.to_dict(resolved)))
-        return 0
+        return _told(problem)
     print(to_toml(resolved), end="")
     print()
     for line in found.lines():
         print(f"# {line}")
-    return 0
+    return _told(problem)
+
+
+def _plan(config: Config, world: int) -> tuple[BatchPlan, UserError | None]:
+    """The batch arithmetic; where `world` ranks do not go with the batch, that of the nearest batch that does, and what
+    is wrong. Any other mistake is raised."""
+    layout = refuse_settings(config, world)
+    try:
+        return refuse_early(config, world), None
+    except UserError as error:
+        near = copy.deepcopy(config)
+        share = max(1, round(global_batch(config) / layout.data_ranks))
+        micro = config.batch.micro
+        near.batch.size, near.batch.tokens = layout.data_ranks * max(share, micro), 0
+        if micro and share > micro:
+            near.batch.size = layout.data_ranks * -(-share // micro) * micro
+        try:
+            return refuse_early(near, world), error
+        except UserError:  # more than the size is in the way
+            raise error from None
+
+
+def _told(problem: UserError | None) -> int:
+    if problem is None:
+        return 0
+    raise problem
 
 
 class Findings:
@@ -85,6 +113,7 @@ class Findings:
         self.measured: dict[str, int] | None = None
         self.suggested: list[Suggestion] = []
         self.room = 0
+        self.problem: UserError | None = None
         from trainer.estimate.parts import KINDS, parts_of
 
         # how many classes a folder of images has is not looked at
@@ -97,7 +126,6 @@ class Findings:
             self._measure()
 
     def _suggest(self, memory: str) -> None:
-        from trainer.errors import UserError
         from trainer.estimate.report import parse_size
         from trainer.estimate.suggest import suggestions
 
@@ -108,7 +136,7 @@ class Findings:
                 "Set model.vocabulary or model.classes. For other models, try layouts one by one with --world N.",
                 2,
             )
-        model, batch = self.config.model, global_batch(self.config)
+        model, batch = self.config.model, self.plan.size
         self.suggested = suggestions(self.job, model, self.vocabulary, self.layout.world_size, self.room, batch)
 
     def _measure(self) -> None:
@@ -130,8 +158,20 @@ class Findings:
             f"global batch         {plan.size} samples = {plan.data_ranks} ranks x {plan.accumulation} forwards"
             f" x {plan.micro}"
         )
+        if self.problem is not None:
+            size = global_batch(self.config)
+            found.append(
+                f"not possible         as set: {size} samples over {plan.data_ranks} ranks; these figures are for "
+                f"batch.size = {plan.size}"
+            )
+        if plan.norm_group:
+            set_by = "batch.micro" if self.config.batch.micro else "the same in every layout"
+            found.append(f"batch norms          statistics over {plan.norm_group} samples ({set_by})")
+        elif self.config.model.build and not self.config.batch.micro:
+            group = usual_norm_group(plan.size)
+            found.append(f"batch norms          if the model has any: statistics over {group} samples in every layout")
         if not (self.config.data.dataset or self.config.data.images):
-            found.append(f"tokens per update    {global_batch(self.config) * self.config.data.sequence:,}")
+            found.append(f"tokens per update    {plan.size * self.config.data.sequence:,}")
         found.append(self._precision())
         if self.parts is not None:
             found.append(f"parameters           {self.parts.weights:,}")
@@ -169,7 +209,9 @@ class Findings:
         values: dict[str, dict[str, object]] = {}
         for section, key, _ in keys():
             values.setdefault(section, {})[key] = getattr(getattr(self.config, section), key)
+        problem = {"what": self.problem.what, "fix": self.problem.fix} if self.problem is not None else None
         result: dict[str, object] = {
+            "problem": problem,
             "config": values,
             "origins": {name: origin for name, origin in resolved.origins.items() if origin != "default"},
             "layout": self.layout.shape(),

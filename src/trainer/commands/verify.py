@@ -13,9 +13,10 @@ from trainer.errors import UserError
 HELP = """usage: trainer verify [RUN.toml] [--section.key VALUE ...] [--nproc N] [--updates K] [--tolerance T] [--json]
 
 Trains the first updates of a run twice, on one rank and on N ranks as [parallel] says, with the run's own model, loss,
-data and optimizer, and compares losses, gradient norms, the gradient of every parameter and the weights. Names the
-worst difference and where it is, and what in the model or data is the reason, where that can be found. Dropout is off;
-precision.compute auto means fp64 here. Of the run folder only prepared data is touched.
+data and optimizer, and compares losses, gradient norms, the gradient of every parameter and the weights. Batch norms
+take their statistics over the same groups of samples in both. Names the worst difference and where it is, and what in
+the model or data is the reason, where that can be found. Dropout is off; precision.compute auto means fp64 here. Of the
+run folder only prepared data is touched.
 
   --nproc N        ranks on this machine (default: the least that [parallel] asks for, two at least)
   --updates K      updates to compare (default 3)

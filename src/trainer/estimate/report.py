@@ -91,10 +91,12 @@ def size(number: float) -> str:
 
 
 def parse_size(text: str, flag: str) -> int:
-    """80GiB, 80 GB, 80G (binary), 512MiB, plain bytes. UserError (status 2) for anything else."""
+    """80GiB, 80 GB, 80G (binary), 512MiB, 1024B. UserError (status 2) for anything else, also without a unit."""
     plain = text.replace(" ", "").lower()
     letters = plain.lstrip("0123456789.")
-    powers = {"": 0, "b": 0, **{name[0].lower(): power for power, name in enumerate(UNITS) if power}}
+    if plain and not letters:
+        raise UserError(f"{flag}: {text!r} has no unit", f"Write {flag} {plain}GiB if you mean GiB.", 2)
+    powers = {"b": 0, **{name[0].lower(): power for power, name in enumerate(UNITS) if power}}
     power = powers.get(letters[:1])
     try:
         value = float(plain[: len(plain) - len(letters)])
@@ -102,7 +104,7 @@ def parse_size(text: str, flag: str) -> int:
     except (ValueError, AssertionError):
         raise UserError(f"{flag}: {text!r} is not a size", f"Write {flag} 80GiB, for example.", 2) from None
     base = 1000 if letters in ("kb", "mb", "gb", "tb", "pb") else 1024
-    known = ("", "b", *(f"{name[0].lower()}{end}" for name in UNITS[1:] for end in ("", "b", "ib")))
+    known = ("b", *(f"{name[0].lower()}{end}" for name in UNITS[1:] for end in ("", "b", "ib")))
     if letters not in known or value <= 0:
         raise UserError(f"{flag}: {text!r} is not a size", f"Write {flag} 80GiB, for example.", 2)
     return int(value * base**power)

@@ -25,7 +25,7 @@ def probe(model: nn.Module, loss: Loss, batch: Any, policy: Policy, device: torc
     if norms:
         found.notes.append(
             f"{_some(norms)}: BatchNorm takes its statistics from a micro-batch, so the numbers depend on batch.micro "
-            "(not on the number of ranks)"
+            "and parallel.sync_batch_norm, not on the number of ranks"
         )
 
     def total(samples: Any, seed: int = 0) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from trainer.precision import make_policy
 from trainer.schema import Config
 from trainer.verification.compare import TOLERANCES, compare, odd_batches
 from trainer.verification.probe import Findings, probe
-from trainer.verification.trial import Numbers, run_updates, silence
+from trainer.verification.trial import Numbers, run_updates, sample_digests, silence
 
 
 def verdict(
@@ -36,9 +36,12 @@ def verdict(
     findings.notes += notes
     if world.rank == 0:
         data = open_data(config, folder, prepare=False, place=place)
-        findings = _probe(config, data, plan, device, tolerance, findings)
-        alone = BatchPlan(plan.size, plan.micro, plan.size // plan.micro, 1)
+        plan, findings = _probe(config, data, plan, device, tolerance, findings)
+        alone = one_rank(plan)
         one = run_updates(config, Layout(), alone, data, device, rank=0, updates=updates)
+        if alone.micro != plan.micro:  # the same samples in forwards of another size
+            parts = BatchPlan(plan.size, plan.micro, plan.size // plan.micro, 1)
+            one = one._replace(batches=sample_digests(config, parts, data, device, updates))
     with session.process_group(config, world, device):
         data = open_data(config, folder, prepare=False, place=comm.broadcast_text(place))
         other = run_updates(config, layout, plan, data, device, rank=world.rank, updates=updates)
@@ -54,6 +57,7 @@ def verdict(
         "strategy": config.parallel.strategy,
         "compute": config.precision.compute,
         "updates": len(one.losses),
+        "norm_group": plan.norm_group,
         **{name: value for name, value in result.items() if name != "equal"},
         "problems": findings.problems,
         "notes": findings.notes,
@@ -76,10 +80,11 @@ def _prepare(config: Config, folder: Path) -> str:
 
 def _probe(
     config: Config, data: Datasets, plan: BatchPlan, device: torch.device, tolerance: float, findings: Findings
-) -> Findings:
-    """Looks at the first samples with a model of its own, whose buffers may change."""
+) -> tuple[BatchPlan, Findings]:
+    """Look at the first samples with a model of its own, whose buffers may change; the plan that fits the model."""
     policy = make_policy(config.precision, config.precision.compute, device, config.run.seed)
     model = session.make_model(config, data.vocabulary, policy, device)
+    plan = session.plan_for(config, model, plan)
     quiet = silence(model)
     samples = min(max(2, plan.micro), len(data.train))
     batch = moved(data.train.fetch(list(range(samples)), 0), device, policy.weights)
@@ -89,7 +94,13 @@ def _probe(
             0, f"dropout is off for the comparison: {', '.join(quiet[:3])}" + (" ..." if quiet[3:] else "")
         )
     found.notes[:0] = findings.notes
-    return found
+    return plan, found
+
+
+def one_rank(plan: BatchPlan) -> BatchPlan:
+    """One rank that makes the updates of `plan`: batch norms, synchronized or not, see the same groups of samples."""
+    micro = plan.norm_group or plan.micro
+    return BatchPlan(plan.size, micro, plan.size // micro, 1, plan.norm_group)
 
 
 def _gathered(mine: Any, world: World) -> list[Any]:

@@ -9,6 +9,8 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
     shape = " x ".join(f"{name} {size}" for name, size in found["layout"].items() if size > 1) or "one rank"
     cut = f"{found['ranks']} ranks ({shape}, {found['strategy']})"
     yield f"one rank against {cut}, {found['compute']}, {found['updates']} updates"
+    if found.get("norm_group"):
+        yield f"batch norms take their statistics over the same {found['norm_group']} samples in both"
     yield f"{'':<20} {'one rank':>14} {'layout':>14} {'difference':>11}"
     tolerance = found["tolerance"]
     for name in ("loss", "norm"):

@@ -45,6 +45,7 @@ def run_updates(
     """Trains the first `updates` of the run as rank `rank` of `layout`. Collective where there is more than one."""
     policy = make_policy(config.precision, config.precision.compute, device, config.run.seed)
     model = session.make_model(config, data.vocabulary, policy, device)
+    plan = session.plan_for(config, model, plan)
     silence(model)
     cut = session.cut_model(config, model, choose_loss(config.model, model), layout, device, policy)
     optimizers = build_optimizer(model, config.optim, device, cut.spread)
@@ -69,6 +70,19 @@ def run_updates(
         raise UserError("the data gives no update to compare", "Set a smaller batch.size, or use more data.", 2)
     numbers.weights.update(_whole(model, model.state_dict(), rank == 0, cut.stages))
     return numbers
+
+
+def sample_digests(
+    config: Config, plan: BatchPlan, data: Datasets, device: torch.device, updates: int
+) -> list[list[str]]:
+    """Digests of the micro-batches that one rank gets under `plan`, by update; nothing is trained."""
+    loader = session.make_loader(config, data, plan, 0, device)
+    found = [
+        [digest(batch) if real else "" for batch, real in update.micro_batches]
+        for update in islice(loader.updates(0), updates)
+    ]
+    loader.close()
+    return found
 
 
 def silence(model: nn.Module) -> list[str]:
