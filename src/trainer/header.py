@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trainer.session import Training
 
 
-def lines(config: Config, training: "Training", layout: "Layout", plan: "BatchPlan") -> list[str]:
+def lines(config: Config, training: "Training", layout: "Layout") -> list[str]:
     """Return the lines.
 
     model: gpt, 3.21M parameters, bf16 on cpu
@@ -26,7 +26,7 @@ def lines(config: Config, training: "Training", layout: "Layout", plan: "BatchPl
     on = f"{ranks:,} ranks ({cut(config, layout)})" if ranks > 1 else "1 rank"
     return [
         f"model: {_model(config)}, {_parameters(training)}, {compute} on {training.device}",
-        f"data:  {_data(training.data)}; batch {_batch(plan)}",
+        f"data:  {_data(training.data)}; batch {_batch(training.plan)}",
         f"run:   {steps} on {on} in {Path(config.run.folder)}",
     ]
 

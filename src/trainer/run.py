@@ -79,7 +79,7 @@ def _run(resolved: Resolved, world: World, stop: StopRequest, notes: "list[Note]
             if world.rank == 0:
                 from trainer import header
 
-                for line in header.lines(config, training, plan_layout(config, world.world_size), plan):
+                for line in header.lines(config, training, plan_layout(config, world.world_size)):
                     training.reporters.progress.note(line)
                 cores = usable_cores()
                 for doubt in [*doubts.of_settings(config, cores), *doubts.of_data(config, data, training.loop.total)]:

@@ -148,11 +148,13 @@ class Training:
         loop: Loop,
         checkpoints: Checkpoints,
         *,
+        plan: BatchPlan,
         device: str,
         parameters: tuple[int, int],
     ) -> None:
-        """`device`: its name; `parameters`: of the whole model, all and trainable ones."""
+        """`plan`: how a batch is divided; `device`: its name; `parameters`: of the whole model, all and trainable ones."""
         self.world = world
+        self.plan = plan
         self.device = device
         self.parameters, self.trainable = parameters
         self.data = data
@@ -263,7 +265,7 @@ def assemble(
         evaluate=partial(_within, optimizers, evaluate),
         settle=cut.settle,
     )
-    return Training(world, data, model, loop, checkpoints, device=_name(device), parameters=parameters)
+    return Training(world, data, model, loop, checkpoints, plan=plan, device=_name(device), parameters=parameters)
 
 
 def _name(device: torch.device) -> str:
