@@ -70,7 +70,7 @@ def build(options: argparse.Namespace) -> None:
     with _stage("resolve", say):
         resolution = resolve(lock)
     with _stage("collect", say):
-        tree = collect(resolution, ROOT, folder)
+        tree = collect(resolution, ROOT, folder, lock)
     reached = Reach()
     if options.reach:
         with _stage("reach", say):

@@ -13,12 +13,11 @@ from collections.abc import Iterator
 from packaging.utils import parse_wheel_filename
 
 from build.errors import BuildError
+from build.interpreters import OLDEST
 from build.lock import RELOCK, Artifact, Lock, Package
 from build.resolve import BUNDLED, ENVIRONMENT, Requirement, Resolution, resolve
 
 MACHINES = ("x86_64", "aarch64")
-OLDEST = 11
-"""Minor version of the oldest Python 3 that the trainer runs on."""
 INSTALLER = "uv"
 FORMAT = 1
 
@@ -113,7 +112,7 @@ def _fits_python(interpreter: str, abi: str) -> bool:
     if interpreter.startswith("py"):
         return interpreter[2] == "3"
     minor = interpreter.removeprefix("cp3")
-    return minor.isdigit() and (int(minor) >= OLDEST or abi == "abi3")
+    return minor.isdigit() and (int(minor) >= OLDEST[1] or abi == "abi3")
 
 
 def _text(value: object) -> bytes:

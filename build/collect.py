@@ -1,55 +1,45 @@
-"""Fetches the bundled packages and puts them, our own packages and all metadata into one tree."""
+"""Puts the bundled packages, our own packages and all metadata into one tree."""
 
+import ast
 import csv
-import hashlib
 import io
 import keyword
-import shutil
-import subprocess
-import sys
-import tempfile
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
-
-from build.cache import key_of
 from build.errors import BuildError
+from build.fetch import discard, unpacked
 from build.imports import mentions
-from build.lock import Package
+from build.lock import Lock
 from build.metadata import metadata_files
-from build.resolve import BUNDLED, Resolution
+from build.resolve import Resolution
+from build.settings import leave_in_environment, read_settings
 from build.tree import File, Tree
-from build.uv import find_uv
+from build.wheel_files import Damaged, record_hash, wheel_files
 
 OWN = ("trainer", "trainer_boot")
 """Our import packages, under `src`."""
-
-# Written by installers about one installation; they differ from one machine to the next.
-INSTALLERS_OWN = frozenset({"INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "RECORD"})
-# What a wheel puts beside the packages of an environment; in an archive nobody finds it.
-BESIDE = frozenset({"bin", "Scripts", "share", "etc", "include"})
-NATIVE = (".so", ".pyd", ".dylib", ".dll")
 
 Sources = Iterable[tuple[str, bytes, str]]
 """Path in the archive, bytes, distribution."""
 
 
-def collect(resolution: Resolution, source_root: Path, cache: Path) -> Tree:
-    """The tree of `src` under `source_root`, the bundled packages, and the `.dist-info` of each.
+def collect(resolution: Resolution, source_root: Path, cache: Path, lock: Lock | None = None) -> Tree:
+    """Return the tree of `src` under `source_root`, the bundled packages, and the `.dist-info` of each.
 
     The packages come from the folder `cache` where an earlier build left them, else through uv, checked against the
-    lock's hashes. BuildError where uv or the network is missing, or where a package turns out to hold native code.
+    lock's hashes. `lock`: the build backend has to be the one in it. BuildError where uv, the network or the backend is
+    missing, or where a package turns out to be one that an archive cannot stand for.
     """
-    sources = [
-        *_own(source_root, resolution.root.name),
-        *metadata_files(source_root / "pyproject.toml", resolution.root.version, OWN),
-        *_bundled(resolution, source_root, cache),
-    ]
+    name = resolution.root.name
+    own = [*_own(source_root, name), *metadata_files(source_root, resolution.root, lock)]
+    sources, listed = _merged([*own, *_bundled(resolution, source_root, cache)])
     modules = _modules(sources)
-    tree = Tree.of(_file(source, modules) for source in sources)
-    return Tree.of([*tree, *_records(tree)])
+    try:
+        tree = Tree.of(_file(source, modules) for source in sources)
+    except ValueError as error:
+        raise BuildError(str(error), "Rename the file, or leave its package in the environment.") from None
+    return Tree.of([*tree, *_records(tree, listed)])
 
 
 def _file(source: tuple[str, bytes, str], modules: dict[str, str]) -> File:
@@ -71,116 +61,66 @@ def _own(source_root: Path, distribution: str) -> Iterator[tuple[str, bytes, str
 
 
 def _bundled(resolution: Resolution, source_root: Path, cache: Path) -> list[tuple[str, bytes, str]]:
-    """The files of the bundled packages; a damaged copy in the cache is fetched again, once."""
-    packages = resolution.bundled
-    if not packages:
-        return []
-    lines = sorted(_requirement(package) for package in packages)
-    folder = cache / "wheels" / key_of("2", *lines)
-    if folder.is_dir():
+    """Return the files of the bundled packages; a damaged copy in the cache is fetched again, once."""
+    ignore_pth = read_settings(source_root / "pyproject.toml")["ignore-pth"]
+    packages = {package.name: package for package in resolution.bundled}
+    found: list[tuple[str, bytes, str]] = []
+    damaged = []
+    for name, folder in unpacked(packages.values(), cache, source_root).items():
         try:
-            return list(_installed(folder, packages))
-        except BuildError:
-            shutil.rmtree(folder)
-    indexes = {each.index for each in resolution.requirements if each.kind == BUNDLED and each.index}
-    _fetch(lines, sorted(indexes), folder, source_root)
-    return list(_installed(folder, packages))
-
-
-def _requirement(package: Package) -> str:
-    hashes = sorted(wheel.hash for wheel in package.wheels if wheel.hash)
-    if not hashes or package.version is None:
-        raise BuildError(f"uv.lock has no hash for {package.label}", "run `uv lock`, then build again")
-    return " ".join([f"{package.name}=={package.version}", *(f"--hash={value}" for value in hashes)])
-
-
-def _fetch(lines: list[str], indexes: list[str], folder: Path, source_root: Path) -> None:
-    """Installs exactly these wheels into `folder`, which appears whole or not at all; `indexes`: besides the usual."""
-    uv = find_uv()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as temporary:
-        target, wanted = Path(temporary, "target"), Path(temporary, "requirements.txt")
-        wanted.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        command = [uv, "pip", "install", "--target", str(target), "--no-deps", "--require-hashes"]
-        command += ["--only-binary", ":all:", "--python", sys.executable, "--link-mode", "copy", "--no-progress"]
-        command += [word for index in indexes for word in ("--index", index)]
-        done = subprocess.run([*command, "-r", str(wanted)], cwd=source_root, capture_output=True, text=True)
-        if done.returncode:
-            said = " ".join(done.stderr.partition("error:")[2].split())
-            raise BuildError(
-                f"uv could not fetch the bundled packages: {said or f'exit status {done.returncode}'}",
-                "check the network and the index settings of uv, then build again: what is fetched once is kept",
-            )
+            found += wheel_files(packages[name], folder, ignore_pth)
+        except Damaged:
+            discard(folder)
+            damaged.append(packages[name])
+    for name, folder in unpacked(damaged, cache, source_root).items():
         try:
-            target.rename(folder)
-        except OSError:
-            if not folder.is_dir():  # else another build was faster
-                raise
+            found += wheel_files(packages[name], folder, ignore_pth)
+        except Damaged:
+            discard(folder)
+            raise
+    return found
 
 
-def _installed(folder: Path, packages: tuple[Package, ...]) -> Iterator[tuple[str, bytes, str]]:
-    """What each package's RECORD lists, checked against it, without installers' traces and what lies beside."""
-    names = {package.name for package in packages}
-    for information in sorted(folder.glob("*.dist-info")):
-        name = canonicalize_name(information.name.partition("-")[0])
-        names.discard(name)
-        try:
-            rows = list(csv.reader(io.StringIO((information / "RECORD").read_text(encoding="utf-8"))))
-        except OSError:
-            raise BuildError(f"{information} has no RECORD", f"delete {folder}, then build again") from None
-        for path, digest, _ in sorted(rows):
-            if _left_out(path, information.name, folder):
-                continue
-            if path.endswith(NATIVE) or ".so." in path:
-                raise BuildError(
-                    f"{name} is locked as a pure-Python package but holds native code: {path}",
-                    f"report it to the authors of {name}; until then, depend on it through a package that is native",
-                )
-            yield path, _checked(folder / path, digest, folder), name
-    if names:
-        raise BuildError(f"uv did not install {', '.join(sorted(names))}", f"delete {folder}, then build again")
+def _merged(sources: Sources) -> tuple[list[tuple[str, bytes, str]], dict[str, list[str]]]:
+    """Return the sources with each path once, and the paths of every distribution.
+
+    Distributions may share a file: packages of one namespace have the same `__init__.py`, and some put their licence
+    beside their code. BuildError where two files of one path differ: installers would keep whichever came last.
+    """
+    kept: dict[str, tuple[str, bytes, str]] = {}
+    listed: dict[str, list[str]] = {}
+    for path, data, package in sorted(sources, key=lambda source: (source[0], source[2])):
+        if path not in listed.setdefault(package, []):
+            listed[package].append(path)
+        _, before, owner = kept.setdefault(path, (path, data, package))
+        if before != data and not (path.endswith(".py") and _is_namespace(before) and _is_namespace(data)):
+            raise BuildError(f"{owner} and {package} both have {path}, and not the same", leave_in_environment(package))
+    return list(kept.values()), listed
 
 
-def _left_out(path: str, information: str, folder: Path) -> bool:
-    parts = path.split("/")
-    if parts[0] == information and "/".join(parts[1:]) in INSTALLERS_OWN:
-        return True
-    if parts[0] in BESIDE and not (folder / parts[0] / "__init__.py").exists():
-        return True
-    if ".." in parts or path.startswith("/") or "__pycache__" in parts or path.endswith((".pyc", ".pyo")):
-        return True
-    # a .pth file's lines run at the start of an environment; this archive is none
-    return len(parts) == 1 and path.endswith(".pth")
-
-
-def _checked(path: Path, digest: str, folder: Path) -> bytes:
+def _is_namespace(source: bytes) -> bool:
+    """Return whether a package's `__init__.py` does nothing but declare a namespace, in the way of old."""
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise BuildError(f"cannot read {path}: {error.strerror}", f"delete {folder}, then build again") from None
-    if digest.startswith("sha256=") and digest != _record_hash(data):
-        raise BuildError(f"{path} is not what was installed", f"delete {folder}, then build again")
-    return data
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError):
+        return False
+    calls = {getattr(node, "attr", getattr(node, "id", "")) for each in body for node in ast.walk(each)}
+    plain = all(isinstance(each, ast.Expr | ast.Assign | ast.Import | ast.ImportFrom | ast.Try) for each in body)
+    return plain and bool(calls & {"extend_path", "declare_namespace"})
 
 
-def _records(tree: Tree) -> Iterator[File]:
-    """A RECORD for each distribution: every path, without the hashes of modules, which the minifier changes."""
-    files: dict[str, list[File]] = {}
-    for file in tree:
-        files.setdefault(file.package, []).append(file)
-    for package, listed in files.items():
-        folder = next(file.path.split("/")[0] for file in listed if file.path.split("/")[0].endswith(".dist-info"))
+def _records(tree: Tree, listed: dict[str, list[str]]) -> Iterator[File]:
+    """Yield a RECORD for each distribution: every path, without the hashes of modules, which the minifier changes."""
+    files = {file.path: file for file in tree}
+    for package, paths in listed.items():
+        folder = next(path.split("/")[0] for path in paths if path.split("/")[0].endswith(".dist-info"))
         rows = [
-            (each.path, "", "") if each.module else (each.path, _record_hash(each.data), len(each.data))
-            for each in listed
+            (path, "", "") if files[path].module else (path, record_hash(files[path].data), len(files[path].data))
+            for path in paths
         ]
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([*rows, (f"{folder}/RECORD", "", "")])
         yield File(f"{folder}/RECORD", text.getvalue().encode(), package)
-
-
-def _record_hash(data: bytes) -> str:
-    return "sha256=" + urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 
 def _modules(sources: Sources) -> dict[str, str]:

@@ -78,11 +78,11 @@ def test_an_edge_picks_its_version(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("packages", "says"),
     [
-        ([project('{ name = "absent" }')], "asks for absent and holds 0"),
-        ([project('{ name = "a", version = "3" }'), package("a", "1")], "asks for a 3 and holds 0"),
-        ([project('{ name = "a" }'), package("a", "1"), package("a", "2")], "asks for a and holds 2"),
-        ([project('{ name = "a", marker = "no marker" }'), package("a", "1")], "not laid out as expected"),
-        (["[[package]]\nversion = '1'"], "not laid out as expected"),
+        ([project('{ name = "absent" }')], "asks for absent and has 0"),
+        ([project('{ name = "a", version = "3" }'), package("a", "1")], "asks for a 3 and has 0"),
+        ([project('{ name = "a" }'), package("a", "1"), package("a", "2")], "asks for a and has 2"),
+        ([project('{ name = "a", marker = "no marker" }'), package("a", "1")], "does not have the expected layout"),
+        (["[[package]]\nversion = '1'"], "does not have the expected layout"),
         (["version"], "not TOML"),
     ],
 )
@@ -104,5 +104,5 @@ def test_a_missing_lock_is_named(tmp_path: Path) -> None:
 
 
 def test_a_lock_without_the_project_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="does not hold"):
+    with pytest.raises(BuildError, match="does not have a package"):
         lock(tmp_path, package("a", "1")).root()

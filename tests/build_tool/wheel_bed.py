@@ -9,7 +9,15 @@ from build.lock import Lock
 from build.resolve import Resolution, resolve
 from tests.build_tool.lock_bed import lock, package, project
 
-PYPROJECT = """[project]
+PYPROJECT = """[build-system]
+requires = ["uv_build"]
+build-backend = "uv_build"
+
+[tool.uv.build-backend]
+module-name = ["trainer", "trainer_boot"]
+module-root = "src"
+
+[project]
 name = "App.Name"
 version = "0.1.0"
 description = "What it is"
