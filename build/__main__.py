@@ -16,6 +16,7 @@ from build.collect import collect
 from build.compile import compile_code
 from build.errors import BuildError
 from build.file_paths import uses_of_file
+from build.freshness import require_fresh
 from build.interpreters import find_interpreters
 from build.lock import read_lock
 from build.minify import minify, read_policy
@@ -23,7 +24,7 @@ from build.provenance import facts
 from build.reach import Reach, reach
 from build.report import report, table
 from build.resolve import resolve
-from build.sbom import bill_of_materials
+from build.sbom import bill_of_materials, version_of
 from build.settings import read_settings
 from build.verify import verify
 from build.write import ENTRY, Draft, write
@@ -64,9 +65,11 @@ def build(options: argparse.Namespace) -> None:
     say = _silent if options.quiet else _say
     folder = ROOT / ".cache" / "build"
     originals: bool = options.sources
+    settings = read_settings(ROOT / "pyproject.toml")
     interpreters = find_interpreters(options.python)
     with _stage("lock", say):
         lock = read_lock(ROOT / "uv.lock")
+        require_fresh(ROOT, lock, folder / "fresh")
     with _stage("resolve", say):
         resolution = resolve(lock)
     with _stage("collect", say):
@@ -74,7 +77,7 @@ def build(options: argparse.Namespace) -> None:
     reached = Reach()
     if options.reach:
         with _stage("reach", say):
-            tree, reached = reach(tree, ENTRIES, read_settings(ROOT / "pyproject.toml")["keep"], folder / "reach")
+            tree, reached = reach(tree, ENTRIES, settings["keep"], folder / "reach")
         if reached.left_out:
             say(reached.table())
     for use in uses_of_file(tree):
@@ -84,12 +87,15 @@ def build(options: argparse.Namespace) -> None:
             tree, minified = minify(tree, read_policy(ROOT / "pyproject.toml"), folder / "minified")
         say(minified.table())
     with _stage("compile", say):
-        sections = compile_code(tree, interpreters, Cache(folder / "code"))
+        sections = compile_code(tree, interpreters, Cache(folder / "code"), settings["allow-syntax-errors"])
+    for section in sections:
+        for path, fault in section.unreadable:
+            say(f"note: {path} does not compile under Python {section.interpreter.version}: {fault}")
     with Draft(options.output.absolute()) as draft:
         with _stage("write", say):
-            root = resolution.root
+            name = resolution.root.name
             chosen = {"minify": options.minify, "originals": originals}
-            known = facts(ROOT, root.name, root.version or "", tree, sections, chosen)
+            known = facts(ROOT, name, version_of(tree, name), tree, sections, chosen)
             known["left_out"] = reached.names()
             if known["commit"] is None:
                 say("note: this is no git repository, so that the file names no commit")
@@ -99,7 +105,7 @@ def build(options: argparse.Namespace) -> None:
                 known,
                 lock=(ROOT / "uv.lock").read_bytes(),
                 requirements=resolution.requirements_json().encode(),
-                bill=bill_of_materials(tree, lock, resolution, known),
+                bill=bill_of_materials(tree, lock, resolution, known, settings["allow-no-license"]),
                 environment=environment_json(lock),
                 originals=originals,
             )

@@ -9,9 +9,10 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from build.errors import BuildError
+from build.licences import licence_files
 from build.lock import Lock
 from build.resolve import resolve
-from build.sbom import bill_of_materials, licence_files
+from build.sbom import bill_of_materials
 from build.tree import File, Tree
 from tests.build_tool.lock_bed import NATIVE, PURE, lock, package, project
 
