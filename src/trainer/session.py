@@ -152,7 +152,7 @@ class Training:
         device: str,
         parameters: tuple[int, int],
     ) -> None:
-        """`plan`: how a batch is divided; `device`: its name; `parameters`: of the whole model, all and trainable ones."""
+        """`plan`: how a batch is divided; `device`: its name; `parameters`: of the whole model, all and trainable."""
         self.world = world
         self.plan = plan
         self.device = device
