@@ -1,6 +1,8 @@
 """The commands beside `train`, and the command line itself."""
 
 import json
+import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -84,6 +86,24 @@ def test_train_prepare_eval_and_generate_follow_each_other(here: Path, capsys: p
     assert capsys.readouterr().out == first
     assert main(["checkpoints", "ls", "out"]) == 0
     assert "6" in capsys.readouterr().out
+    [description] = (here / "out" / "data").glob("*/data.json")
+    description.write_text("{}")
+    assert main(["eval", "out"]) == 1
+    assert "data.json is damaged: it is not what was written" in capsys.readouterr().err
+
+
+def test_a_stop_leaves_nothing_of_a_preparation(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def asking_to_stop(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("the signal comes first")
+
+    monkeypatch.setattr("trainer.data.encode.write_splits", asking_to_stop)
+    assert main(["prepare", "run.toml", *TINY]) == 75
+    assert "error: stopped before the data was prepared" in capsys.readouterr().err
+    assert not list((here / "out").rglob("*partial*"))
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def test_the_embedded_default_is_a_valid_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,14 +32,25 @@ def run(arguments: list[str]) -> int:
         print("data.images is read as it is: there is nothing to prepare")
         return 0
     from trainer.data.datasets import open_data
+    from trainer.launch.stop import StopRequest
     from trainer.needs import need
+    from trainer.run import leaving_at_once
     from trainer.run_data import prepare_files
 
     need("numpy")
 
     place = Path(config.run.folder)
     folder.make(place, "auto")
-    data = open_data(config, place, prepare=False, place=prepare_files(config, place, None), tell=True)
+    stop = StopRequest()
+    stop.install()
+    try:
+        with leaving_at_once(
+            stop, "stopped before the data was prepared; nothing is left of it", "Give the same command again to start."
+        ):
+            made = prepare_files(config, place, None)
+    finally:
+        stop.uninstall()
+    data = open_data(config, place, prepare=False, place=made, tell=True)
     print(f"training: {len(data.train):,} samples of {data.train.tokens_per_sample} tokens")
     if data.validation is not None:
         print(f"validation: {len(data.validation):,} samples, {data.validation_bytes:,} bytes of text")

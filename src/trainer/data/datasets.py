@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from trainer.data.description import Damaged, Prepared, Split, read_description, read_zlib, require_sizes
+from trainer.data.description import Damaged, Prepared, Split, read_description, read_zlib, require_sizes, there
+from trainer.data.prepare import damaged, require_right, root_of, say
 from trainer.data.prepare import prepare as prepare_tokens
-from trainer.data.prepare import require_right, root_of, say
-from trainer.data.run_note import read_note, tokenizer_of_run, with_fingerprint, write_note
+from trainer.data.run_note import noted_folder, read_note, tokenizer_of_run, with_fingerprint, write_note
 from trainer.data.source import NoData, Source
 from trainer.data.tokenize import Tokenizer, check_vocabulary, open_tokenizer
 from trainer.errors import UserError
@@ -89,6 +89,12 @@ def open_for_use(config: Config, folder: Path, fingerprint: str, changed: bool) 
         return _token_data(config, files, tokenizer, tell=False)
     vocabulary = config.model.vocabulary or tokenizer.vocabulary or _noted_vocabulary(folder, files)
     if not changed:
+        noted = noted_folder(folder, fingerprint)
+        if noted is not None and there(noted):
+            try:
+                read_description(noted)
+            except Damaged as problem:
+                raise damaged(problem) from None
         return Datasets(NoData(folder), None, vocabulary, tokenizer, 0, 0, fingerprint, None, {})
     return _other_validation(config, tokenizer, vocabulary, fingerprint)
 

@@ -16,6 +16,7 @@ from trainer.safe_open import Unfit, open_regular, read_regular
 
 VERSION = 2
 NARROW, WIDE = "<u2", "<u4"
+OF_VERSION_1 = "version 1: "
 DESCRIPTION = "data.json"
 ZLIB = "zlib.json"
 _BYTES = {NARROW: 2, WIDE: 4}
@@ -25,8 +26,8 @@ _LARGEST_BYTES = 1 << 16
 class Split(NamedTuple):
     """What a split holds. `text_bytes` are the bytes of text its tokens stand for (0 for data given as ids).
 
-    `tokens_digest` and `documents_digest` are those of the two files (see trainer.data.verified); "" in data of version
-    1, which had a digest that cannot be computed from the files.
+    `tokens_digest` and `documents_digest` are those of the two files (see trainer.data.verified). In data of version 1
+    there is one of both, in the order in which they were written; it is the first, marked by `OF_VERSION_1`.
     """
 
     tokens: int
@@ -173,12 +174,14 @@ def _of_body(folder: Path, stored: dict[str, Any], data: bytes) -> Prepared:
 
 
 def _of_version_1(folder: Path, stored: dict[str, Any]) -> Prepared:
-    """Data of a run folder that an earlier version made, whose files cannot be compared with their digest."""
+    """Data of a run folder that an earlier version made, with one digest of both files of a split."""
     splits = []
     for name in ("train", "validation"):
         split = stored[name]
-        del split["digest"]
-        splits.append(Split(**split, tokens_digest="", documents_digest=""))
+        digest = split.pop("digest")
+        if not isinstance(digest, str):
+            raise TypeError
+        splits.append(Split(**split, tokens_digest=OF_VERSION_1 + digest, documents_digest=""))
     texts = [stored[name] for name in ("settings", "sources", "fingerprint", "tokenizer")]
     if not all(isinstance(text, str) for text in texts):
         raise TypeError

@@ -72,9 +72,9 @@ def prepare(
     except UserError as error:
         if damage is None:
             raise
-        raise _damaged(damage) from error
+        raise damaged(damage) from error
     if damage is not None and found.fingerprint != keep:
-        raise _damaged(damage)
+        raise damaged(damage)
     return found
 
 
@@ -105,7 +105,7 @@ def require_right(found: Prepared, folder: Path, data: Data) -> None:
     try:
         _require_right(found, folder, data)
     except Damaged as problem:
-        raise _damaged(problem) from None
+        raise damaged(problem) from None
 
 
 def _require_right(found: Prepared, folder: Path, data: Data) -> None:
@@ -115,7 +115,8 @@ def _require_right(found: Prepared, folder: Path, data: Data) -> None:
     require_verified(found, folder)
 
 
-def _damaged(problem: Damaged) -> UserError:
+def damaged(problem: Damaged) -> UserError:
+    """Return the error for token files of a run that are not what was written."""
     return UserError(
         f"the run's prepared data is not what was written: {problem}",
         "Restore that file or the original text, or start anew in another --run.folder.",

@@ -254,8 +254,9 @@ def _cut(text: str) -> int:
 def _field(line: bytes, field: str, where: str) -> object:
     try:
         record = json.loads(line)
-    except ValueError as error:  # a decoding error is one as well
-        raise UserError(f"{where}: not a line of JSON ({error})", "Correct or remove that line.", 2) from error
+    except (ValueError, RecursionError) as error:  # a decoding error is one as well
+        why = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise UserError(f"{where}: not a line of JSON ({why})", "Correct or remove that line.", 2) from error
     if not isinstance(record, dict):
         raise UserError(f"{where}: holds {_named(record)}, not an object", f'Write each line as {{"{field}": ...}}.', 2)
     if field not in record:

@@ -91,6 +91,15 @@ def with_fingerprint(data: Data, folder: Path, fingerprint: str) -> Prepared | N
     return None
 
 
+def noted_folder(folder: Path, fingerprint: str) -> Path | None:
+    """Return where the run in `folder` notes the token files with that fingerprint, whole or not."""
+    try:
+        note = read_note(folder)
+    except Damaged:
+        return None
+    return folder / note.folders[fingerprint] if note is not None and fingerprint in note.folders else None
+
+
 def tokenizer_of_run(data: Data, folder: Path, identity: str = "") -> Tokenizer:
     """Return the tokenizer that the run in `folder` was trained with: its own copy, if it has one that fits.
 

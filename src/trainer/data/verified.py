@@ -14,13 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.data.description import Damaged, Prepared, Split, paths, require_sizes
+from trainer.data.description import OF_VERSION_1, WIDE, Damaged, Prepared, Split, paths, require_sizes
 from trainer.data.progress import Progress
 from trainer.safe_open import Identity, Unfit, open_regular, read_regular
 
 RECORD = "verified.json"
 PART_BYTES = 1 << 24
 _STEP_BYTES = 1 << 18
+_POSITIONS_OF_VERSION_1 = 1 << 14
 _LARGEST_BYTES = 1 << 20
 
 
@@ -64,6 +65,10 @@ def require_verified(found: Prepared, run_folder: Path) -> None:
     try:
         for name, split in found.splits():
             _verify(found.folder, name, split, progress)
+            if split.tokens_digest.startswith(OF_VERSION_1):
+                old = _digest_of_version_1(found.folder, name, split, found.tokenizer == "bytes")
+                if split.tokens_digest != OF_VERSION_1 + old:
+                    raise Damaged(paths(found.folder, name)[0], "is damaged: its content does not match its digest")
     finally:
         progress.close()
     if _identities(found) != identities:
@@ -103,15 +108,41 @@ def _verify(folder: Path, name: str, split: Split, progress: Progress) -> None:
             raise Damaged(documents, "has positions that do not rise to the number of tokens")
         ends[position] = int(starts[0]), int(starts[-1])
 
-    right = digest(tokens, bounds, progress) == split.tokens_digest or not split.tokens_digest
-    if not right:
-        raise Damaged(tokens, "is damaged: its content does not match its digest")
-    right = digest(documents, rising, progress) == split.documents_digest or not split.documents_digest
-    if not right:
-        raise Damaged(documents, "is damaged: its content does not match its digest")
+    old = split.tokens_digest.startswith(OF_VERSION_1)
+    for path, look, expected in ((tokens, bounds, split.tokens_digest), (documents, rising, split.documents_digest)):
+        if digest(path, look, progress) != expected and not old:
+            raise Damaged(path, "is damaged: its content does not match its digest")
     joined = [end for position in sorted(ends) for end in ends[position]]
     if joined != sorted(joined) or joined[0] != 0 or joined[-1] != split.tokens:
         raise Damaged(documents, "has positions that do not rise from 0 to the number of tokens")
+
+
+def _digest_of_version_1(folder: Path, name: str, split: Split, end: bool) -> str:
+    """Return the digest that version 1 made while it wrote a split whose positions are in order.
+
+    It took documents one after the other, ids as uint32; with `end` all but the last id of a document as bytes. When
+    16,384 positions had come together they went before the ids of their last document, the rest at the end.
+    """
+    tokens_path, documents_path = paths(folder, name)
+    starts = np.fromfile(documents_path, "<u8")
+    total = hashlib.sha256()
+    dtype, written = np.dtype(split.dtype), 0
+    with _opened(tokens_path) as file:
+        for number in range(len(starts) - 1):
+            if number + 1 - written >= _POSITIONS_OF_VERSION_1:
+                total.update(starts[written : number + 1].tobytes())
+                written = number + 1
+            first, last = int(starts[number]), int(starts[number + 1])
+            for begin in range(first, last, _STEP_BYTES):
+                count = min(_STEP_BYTES, last - begin)
+                ids = np.frombuffer(os.pread(file.fileno(), count * dtype.itemsize, begin * dtype.itemsize), dtype)
+                ends = end and begin + count == last
+                body = ids[:-1] if ends else ids
+                total.update((body.astype(np.uint8) if end else body.astype(WIDE)).data)
+                if ends:
+                    total.update(ids[-1:].astype(WIDE).data)
+    total.update(starts[written:].tobytes())
+    return total.hexdigest()
 
 
 def _files(found: Prepared) -> Iterator[Path]:

@@ -337,7 +337,7 @@ def test_tokens_and_positions_out_of_bounds_are_refused(
 
 
 def test_a_run_of_the_version_before_goes_on(tmp_path: Path) -> None:
-    """Its token files lay in the folder `data` itself, with a digest that cannot be compared."""
+    """Its token files lay in the folder `data` itself, with a digest of bodies as bytes, ends as uint32, positions."""
     config = text_config(write_documents(tmp_path / "c", ["abc", "def"]))
     made = prepare_for(config, tmp_path / "run")
     old = tmp_path / "run" / "data"
@@ -354,15 +354,26 @@ def test_a_run_of_the_version_before_goes_on(tmp_path: Path) -> None:
         "tokenizer": "bytes",
         "zlib_bits_per_byte": None,
     }
+    end = (256).to_bytes(4, "little")
+    digests = {
+        "train": hashlib.sha256(b"abc" + end + b"def" + end + np.array([0, 4, 8], "<u8").tobytes()).hexdigest(),
+        "validation": hashlib.sha256(bytes(8)).hexdigest(),
+    }
     for name, split in made.splits():
         values = split._asdict()
         del values["tokens_digest"], values["documents_digest"]
-        body[name] = {**values, "digest": "0"}
+        body[name] = {**values, "digest": digests[name]}
     (old / "data.json").write_text(json.dumps(body))
     again = prepare_for(config, tmp_path / "run", keep="f" * 32)
     assert again.folder == old and again.fingerprint == "f" * 32
     here = place_of(config.data, tmp_path / "run", again)
     assert flat(open_data(config, tmp_path / "run", prepare=False, place=here).train.fetch([0]), "tokens")[0] == 97
+
+    (old / "verified.json").unlink()
+    flip(old / "train.bin")
+    (tmp_path / "c" / "000.txt").write_text("ABC")
+    with pytest.raises(UserError, match=r"train\.bin is damaged: its content does not match its digest"):
+        prepare_for(config, tmp_path / "run", keep="f" * 32)
 
 
 def test_others_open_what_one_has_prepared(tmp_path: Path) -> None:
@@ -427,6 +438,14 @@ def test_ids_are_not_read_from_text(tmp_path: Path) -> None:
     config.data.tokenizer = "ids"
     with pytest.raises(UserError, match="text files do not hold"):
         open_data(config, tmp_path / "run")
+
+
+def test_a_line_nested_too_deeply_is_named(tmp_path: Path) -> None:
+    lines = tmp_path / "d.jsonl"
+    lines.write_text('{"ids": [1, 2]}\n{"ids": [1], "more": ' + "[" * 200_000 + "]" * 200_000 + "}\n")
+    with pytest.raises(UserError, match=r"d\.jsonl, line 2: not a line of JSON \(nested too deeply\)") as refused:
+        open_data(ids_config(lines), tmp_path / "run")
+    assert refused.value.status == 2
 
 
 def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
