@@ -8,18 +8,18 @@ from typing import Any
 
 from trainer.agreed import settings_facts
 from trainer.checkpoint.store import FOLDER, Damaged, verify
+from trainer.folder import FINISHED_FILE
 from trainer.safe_open import Unfit, read_regular
 from trainer.schema import Config
 
-FILE = "finished.json"
 _LARGEST_BYTES = 1 << 16
 
 
 def note(config: Config, folder: Path, step: int) -> None:
     """Record that the run in `folder` is complete after `step` updates, its evaluation included."""
-    temporary = folder / f".{FILE}.{os.getpid()}"
+    temporary = folder / f".{FINISHED_FILE}.{os.getpid()}"
     temporary.write_text(json.dumps({"step": step, "settings": _digest(config)}) + "\n")
-    temporary.replace(folder / FILE)
+    temporary.replace(folder / FINISHED_FILE)
 
 
 def message(config: Config) -> str:
@@ -31,7 +31,7 @@ def message(config: Config) -> str:
     folder = Path(config.run.folder)
     if config.run.resume not in ("auto", "must"):
         return ""
-    found = _read(folder / FILE)
+    found = _read(folder / FINISHED_FILE)
     step = found.get("step")
     if type(step) is not int or found.get("settings") != _digest(config):
         return ""

@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
 
+FINISHED_FILE = "finished.json"  # trainer.finished writes and reads it
 RUN_FILE = "resolved.toml"  # not run.toml: the user's own may lie in the same folder
 
 

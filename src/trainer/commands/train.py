@@ -67,6 +67,10 @@ def run(arguments: list[str]) -> int:
 
 def _is_finished(config: "Config") -> bool:
     """Return whether the run has nothing left to do, and say so."""
+    from trainer import folder
+
+    if not os.path.lexists(f"{config.run.folder}/{folder.FINISHED_FILE}"):
+        return False
     from trainer import finished
 
     said = finished.message(config)
