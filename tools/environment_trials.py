@@ -188,7 +188,7 @@ def read_only(place: Place, address: str) -> Result:
     if there.returncode or "there already" not in there.stdout or whole(bench) != "whole":
         raise Broken(there.stderr)
     other = place.bench("read-only", place.older, address)
-    refused = _refusal(other.run("env", "create", "--no-snapshot"), "can't be written: read-only file system")
+    refused = _refusal(other.run("env", "create", "--no-snapshot"), "cannot be written: read-only file system")
     for words in (["rollback"], ["prune"]):
         done = bench.run("env", *words)
         if done.returncode == 0 or "Traceback" in done.stderr:
@@ -220,7 +220,7 @@ def another_user(place: Place, address: str) -> Result:
     used = run(place.newer, "exec", "--start.layers", "", "program.py")
     if "torch 2.15.0" not in used.stdout:
         raise Broken(used.stderr)
-    refused = _refusal(run(nobody.file, "env", "create", "--no-snapshot"), "can't be written")
+    refused = _refusal(run(nobody.file, "env", "create", "--no-snapshot"), "cannot be written")
     (bench.store / "environments").chmod(0o777)
     open_to_all = _refusal(bench.train(), "can be written by others")
     (bench.store / "environments").chmod(0o755)

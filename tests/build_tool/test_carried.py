@@ -135,7 +135,7 @@ def test_variants_are_extras_that_conflict(tmp_path: Path) -> None:
     assert store_name(found, "cpu", ["more"]).endswith("-cpu-more")
     with pytest.raises(Refused, match="no variant 'rocm'") as caught:
         found.pins("rocm")
-    assert caught.value.fix == "it has: cpu, cu130"
+    assert caught.value.fix == "Use one that it has: cpu, cu130."
 
 
 def test_groups_and_comments_do_not_change_its_digest(tmp_path: Path) -> None:

@@ -186,12 +186,12 @@ def test_other_pythons_and_other_files(bench: Bench, older: Bench, tmp_path: Pat
     what, _ = refusal(bench.run("env", "create", "--variant", "cpu"))
     assert "no variant 'cpu'" in what
     what, _ = refusal(bench.run("env", "create", "--from", str(tmp_path / "absent")))
-    assert "is no folder" in what
+    assert "is not a folder" in what
     what, fix = refusal(bench.run("env", "create", "--from", str(tmp_path)))
     assert "lacks " in what
     assert "env pack" in fix
     what, _ = refusal(bench.run("env", "create", "--store", str(older.file)))
-    assert "can't be written" in what
+    assert "cannot be written" in what
 
 
 def test_variants_are_locked_made_and_told_apart(place: trials.Place, tmp_path: Path) -> None:

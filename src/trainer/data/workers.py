@@ -21,6 +21,7 @@ from trainer.data.source import Batch, Source
 from trainer.errors import UserError
 
 _PR_SET_PDEATHSIG = 1
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 
 
 Request = tuple[NDArray[np.int64], int]
@@ -92,7 +93,7 @@ class Workers:
             generator=torch.Generator(),  # else a number is drawn from the generator that dropout draws from
         )
         before = set(multiprocessing.active_children())
-        with _child_signal_kept():
+        with _child_signal_kept(), _stop_signals_held():
             self._iterator = iter(loader)
         self._processes = [process for process in multiprocessing.active_children() if process not in before]
         Finalize(self, _kill, (self._processes,), exitpriority=10)
@@ -142,8 +143,9 @@ class _Initialize:
 
     def __call__(self, worker: int) -> None:
         signal.set_wakeup_fd(-1)  # else a signal to a worker would wake the rank
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        for number in _STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
         if sys.platform == "linux" and self._by_main_thread:  # the kernel means the thread that forked, not the process
             import ctypes
 
@@ -169,6 +171,17 @@ def _child_signal_kept() -> Iterator[None]:
     finally:
         if handler is not None:
             signal.signal(signal.SIGCHLD, handler)
+
+
+@contextlib.contextmanager
+def _stop_signals_held() -> Iterator[None]:
+    """Hold back requests to stop while workers are started, which inherit that: one that arrived before a worker
+    ignores them would end it."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _kill(processes: list[BaseProcess]) -> None:
