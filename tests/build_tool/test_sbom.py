@@ -94,3 +94,35 @@ def test_nothing_travels_without_its_licence(tmp_path: Path) -> None:
     found = locked(tmp_path)
     with pytest.raises(BuildError, match=r"pure 1\.0\+local would travel in the file without the text of its licence"):
         bill(found, tree(found, texts=()))
+
+
+def test_one_version_from_two_indexes_is_two_components(tmp_path: Path) -> None:
+    """Each with the index it comes from; the validator refuses equal references."""
+    other = package("native", "2", NATIVE).replace("https://index.example/simple", "https://other.example/simple")
+    found = lock(
+        tmp_path,
+        project(
+            '{ name = "native", source = { registry = "https://index.example/simple" } }',
+            '{ name = "native", source = { registry = "https://other.example/simple" } }',
+            '{ name = "pure" }',
+        ),
+        package("pure", "1.0", PURE.replace("aa", "a" * 64)),
+        package("native", "2", NATIVE),
+        other,
+    )
+    references = [each["bom-ref"] for each in bill(found, tree(found))["components"]]
+    assert len(set(references)) == len(references)
+    assert any("repository_url=" in reference and "other.example" in reference for reference in references)
+
+
+def test_copies_inside_a_package_are_components_of_it(tmp_path: Path) -> None:
+    found = locked(tmp_path)
+    copies = [
+        File("pure/_vendor/__init__.py", b"", "pure", "pure._vendor", True, b"", ()),
+        File("pure/_vendor/six.py", b'__version__ = "1.16.0"', "pure", "pure._vendor.six", False, b"", ()),
+        File("pure/_vendor/vendor.txt", b"six==1.16.0\n", "pure"),
+    ]
+    made = bill(found, Tree.of([*tree(found), *copies]))
+    pure = next(each for each in made["components"] if each["name"] == "pure")
+    [six] = pure["components"]
+    assert (six["name"], six["version"], six["purl"]) == ("six", "1.16.0", "pkg:pypi/six@1.16.0")
