@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import socket
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ _LARGEST_BYTES = 1 << 16
 class Split(NamedTuple):
     """What a split holds. `text_bytes` are the bytes of text its tokens stand for (0 for data given as ids).
 
-    `tokens_digest` and `documents_digest` are those of the two files (see trainer.data.verified). In data of version 1
+    `tokens_digest` and `documents_digest` are those of the two files (see trainer.data.digests). In data of version 1
     there is one of both, in the order in which they were written; it is the first, marked by `OF_VERSION_1`.
     """
 
@@ -193,12 +194,17 @@ def _is_right(split: Split) -> bool:
     return split.dtype in _BYTES and all(type(count) is int and count >= 0 for count in counts)
 
 
-def _require_size(path: Path, size: int) -> None:
+def opened(path: Path) -> BufferedReader:
+    """Open a file of prepared data. Raises `Damaged` if it is missing or no regular file."""
     try:
-        with open_regular(path) as file:
-            found = os.fstat(file.fileno()).st_size
+        return open_regular(path)
     except Unfit as problem:
         raise Damaged(path, str(problem)) from None
+
+
+def _require_size(path: Path, size: int) -> None:
+    with opened(path) as file:
+        found = os.fstat(file.fileno()).st_size
     if found != size:
         raise Damaged(path, f"is damaged: {found:,} bytes instead of {size:,}")
 

@@ -163,8 +163,9 @@ def _build(
     _sweep(here)
     partial = partial_name(here)
     partial.mkdir(mode=0o755)
+    from trainer.data.digests import digest
     from trainer.data.encode import write_splits
-    from trainer.data.verified import digest, remember
+    from trainer.data.verified import remember
 
     try:
         train, validation = write_splits(data, sources, tokenizer, partial)

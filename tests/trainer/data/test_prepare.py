@@ -15,7 +15,7 @@ import pytest
 
 from tests.trainer.data.made import flat, ids_config, text_config, write_documents, write_ids
 from tests.trainer.data.test_tokenize import write_tokenizer
-from trainer.data import Datasets, open_data, verified
+from trainer.data import Datasets, digests, open_data, verified
 from trainer.data.datasets import place_of
 from trainer.data.description import Damaged, Prepared, fingerprint_of, read_description, write_description
 from trainer.data.prepare import prepare
@@ -293,13 +293,13 @@ def test_files_are_verified_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     config = text_config(write_documents(tmp_path / "c", ["abc", "def"]))
     open_data(config, tmp_path / "run")
     read: list[Path] = []
-    digest = verified.digest
+    digest = digests.digest
 
     def noting(path: Path, *rest: Any) -> str:
         read.append(path)
         return digest(path, *rest)
 
-    monkeypatch.setattr(verified, "digest", noting)
+    monkeypatch.setattr(digests, "digest", noting)
     open_data(config, tmp_path / "run")
     assert read == []
     touched(made_in(tmp_path / "run" / "data") / "train.bin")
@@ -327,9 +327,9 @@ def test_tokens_and_positions_out_of_bounds_are_refused(
     path.chmod(0o644)
     path.write_bytes(content.tobytes())
     if name == "train.bin":
-        train = made.train._replace(tokens_digest=verified.digest(path))
+        train = made.train._replace(tokens_digest=digests.digest(path))
     else:
-        train = made.train._replace(documents_digest=verified.digest(path))
+        train = made.train._replace(documents_digest=digests.digest(path))
     forged = made._replace(train=train, fingerprint=fingerprint_of(train, made.validation))
     write_description(made.folder, forged)
     with pytest.raises(Damaged, match=why):
